@@ -1,0 +1,78 @@
+"""Placewright decides which operator of a neural network runs on which device.
+
+>>> import placewright as pw
+>>> problem = pw.load("zoo:layered?ops=60", cluster="p100x2")
+>>> placement = pw.place(problem, placer="topo")
+>>> placement.is_valid, placement.value >= placement.bound
+(True, True)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from placewright.api import load, place
+    from placewright.budget import Budget
+    from placewright.cluster import Cluster, Device, DeviceKind, Link
+    from placewright.errors import InputError, PlacewrightError
+    from placewright.graph import OpGraph, build_graph
+    from placewright.placement import Placement, checked_placement, read_placement
+    from placewright.placers.base import Found, Placer
+    from placewright.problem import Problem, Rule, build_problem
+    from placewright.profile import Profile
+
+__version__ = "0.1.0"
+__all__ = [
+    "Budget",
+    "Cluster",
+    "Device",
+    "DeviceKind",
+    "Found",
+    "InputError",
+    "Link",
+    "OpGraph",
+    "Placement",
+    "Placer",
+    "PlacewrightError",
+    "Problem",
+    "Profile",
+    "Rule",
+    "build_graph",
+    "build_problem",
+    "checked_placement",
+    "load",
+    "place",
+    "read_placement",
+]
+
+_HOME = {
+    "Budget": "budget",
+    "Cluster": "cluster",
+    "Device": "cluster",
+    "DeviceKind": "cluster",
+    "Found": "placers.base",
+    "InputError": "errors",
+    "Link": "cluster",
+    "OpGraph": "graph",
+    "Placement": "placement",
+    "Placer": "placers.base",
+    "PlacewrightError": "errors",
+    "Problem": "problem",
+    "Profile": "profile",
+    "Rule": "problem",
+    "build_graph": "graph",
+    "build_problem": "problem",
+    "checked_placement": "placement",
+    "load": "api",
+    "place": "api",
+    "read_placement": "placement",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Late, so that importing the package costs next to nothing.
+    if name not in _HOME:
+        raise AttributeError(f"module 'placewright' has no attribute '{name}'")
+    return getattr(import_module(f"placewright.{_HOME[name]}"), name)

@@ -1,0 +1,190 @@
+"""Clusters from TOML files and from the presets that come with the package.
+
+    name = "box"
+
+    [[device]]
+    kind = "gpu"                        # devices are called gpu0, gpu1, …
+    count = 2
+    memory = "16GiB"                    # no limit if left out
+    flops = 9.3e12                      # for the roofline cost model
+    memory_bandwidth = "732GB/s"
+    op_overhead = "5us"
+    segment_overhead = "20us"           # under execution model ``sequential``
+    half_duplex = false
+
+    [[device]]
+    kind = "cpu"
+    host = true                         # computes out of host memory
+
+    [[link]]
+    from = "gpu*"                       # device names, * and ? allowed
+    to = "host"                         # host memory, or device names for direct links
+    bandwidth = "12GB/s"
+    latency = "10us"
+    busy = "both"                       # which end can do no other copy meanwhile: both, sender, receiver, none
+    one_way = false
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import re
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from placewright.cluster import Cluster, Device, DeviceKind, Link, equal_devices
+from placewright.errors import InputError, suggestion
+from placewright.files import read_text
+from placewright.text import shown
+
+_SCALE = {
+    "bytes": {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+              "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
+    "seconds": {"": 1, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
+    "flops": {"": 1, "G": 1e9, "T": 1e12},
+}  # fmt: skip
+_SCALE["bytes/s"] = {("" if u == "" else f"{u}/s"): f for u, f in _SCALE["bytes"].items()}
+_DEVICE_FIELDS = {
+    "kind", "count", "memory", "host", "flops", "memory_bandwidth", "op_overhead", "segment_overhead", "half_duplex",
+}  # fmt: skip
+_LINK_FIELDS = {"from", "to", "bandwidth", "latency", "busy", "one_way"}
+_MAX_DEVICES = 1024
+
+
+def preset_names() -> list[str]:
+    """Names of the clusters that come with the package."""
+    return sorted(f.name.removesuffix(".toml") for f in _presets().iterdir() if f.name.endswith(".toml"))
+
+
+def load_cluster(name_or_path: str) -> Cluster:
+    """Load a preset by name or a TOML file by path."""
+    if name_or_path in preset_names():
+        return parse_cluster((_presets() / f"{name_or_path}.toml").read_text(encoding="utf-8"), name_or_path)
+    if not (name_or_path.endswith(".toml") or "/" in name_or_path or Path(name_or_path).exists()):
+        known = suggestion(name_or_path, preset_names())
+        raise InputError(f"unknown cluster '{shown(name_or_path)}': neither a preset nor a TOML file; {known}")
+    return parse_cluster(read_text(name_or_path), shown(name_or_path, limit=200))
+
+
+def parse_cluster(text: str, where: str) -> Cluster:
+    """Read a cluster from TOML text; ``where`` is its name in messages."""
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{where}: not valid TOML: {shown(str(error))}") from error
+    _only(document, {"name", "device", "link"}, where)
+    kinds: list[DeviceKind] = []
+    devices: list[Device] = []
+    for i, entry in enumerate(_tables(document, "device", where)):
+        kind, made = _devices(entry, f"{where}: device[{i}]")
+        if kind.name in [k.name for k in kinds]:
+            raise InputError(f"{where}: device[{i}]: kind '{shown(kind.name)}' is there twice, expected one table per kind")
+        kinds.append(kind)
+        devices += made
+    to_host: dict[str, Link] = {}
+    from_host: dict[str, Link] = {}
+    direct: dict[tuple[str, str], Link] = {}
+    for i, entry in enumerate(_tables(document, "link", where)):
+        _add_links(entry, f"{where}: link[{i}]", [d.name for d in devices], to_host, from_host, direct)
+    name = document.get("name", Path(where).stem)
+    return Cluster(str(name), tuple(kinds), tuple(devices), to_host, from_host, direct or None)
+
+
+def _presets() -> Any:
+    return files("placewright.costs") / "presets"
+
+
+def _tables(document: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
+    entries = document.get(name, [])
+    if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+        raise InputError(f"{where}: '{name}' is not a list of tables, expected [[{name}]]")
+    return entries
+
+
+def _devices(entry: dict[str, Any], where: str) -> tuple[DeviceKind, list[Device]]:
+    _only(entry, _DEVICE_FIELDS, where)
+    name, count = entry.get("kind"), entry.get("count", 1)
+    if not isinstance(name, str) or not name:
+        raise InputError(f"{where}: 'kind' is missing, expected a name such as \"gpu\"")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MAX_DEVICES:
+        raise InputError(f"{where}: 'count' is {shown(str(count), 40)}, expected a whole number from 1 to {_MAX_DEVICES}")
+    kind = DeviceKind(
+        name=name,
+        is_host=_flag(entry, "host", where),
+        flops_per_s=_quantity(entry, "flops", "flops", where, math.nan),
+        memory_bandwidth_bytes_per_s=_quantity(entry, "memory_bandwidth", "bytes/s", where, math.nan),
+        op_overhead_s=_quantity(entry, "op_overhead", "seconds", where, 0.0),
+        segment_overhead_s=_quantity(entry, "segment_overhead", "seconds", where, 0.0),
+    )
+    memory = _quantity(entry, "memory", "bytes", where, math.inf)
+    return kind, equal_devices(name, count, memory, half_duplex=_flag(entry, "half_duplex", where))
+
+
+def _add_links(
+    entry: dict[str, Any], where: str, names: list[str], to_host: dict[str, Link], from_host: dict[str, Link],
+    direct: dict[tuple[str, str], Link],
+) -> None:  # fmt: skip
+    _only(entry, _LINK_FIELDS, where)
+    busy = entry.get("busy", "both")
+    if busy not in ("both", "sender", "receiver", "none"):
+        raise InputError(f"{where}: 'busy' is '{shown(str(busy), 40)}', expected both, sender, receiver or none")
+    bandwidth = _quantity(entry, "bandwidth", "bytes/s", where, None)
+    link = Link(f"{entry.get('from')} - {entry.get('to')}", bandwidth, _quantity(entry, "latency", "seconds", where, 0.0), busy)
+    if not bandwidth > 0:
+        raise InputError(f"{where}: 'bandwidth' is 0, expected more")
+    ends = [_matching(entry, end, where, names) for end in ("from", "to")]
+    for source, target in [ends] if _flag(entry, "one_way", where) else [ends, ends[::-1]]:
+        if source == ["host"] and target == ["host"]:
+            raise InputError(f"{where}: leads from host memory to host memory, expected a device at one end")
+        for a in source:
+            for b in target:
+                if a == "host":
+                    from_host[b] = link
+                elif b == "host":
+                    to_host[a] = link
+                elif a != b:
+                    direct[a, b] = link
+
+
+def _matching(entry: dict[str, Any], end: str, where: str, names: list[str]) -> list[str]:
+    pattern = entry.get(end)
+    if not isinstance(pattern, str):
+        raise InputError(f"{where}: '{end}' is missing, expected device names or \"host\"")
+    hits = ["host"] if pattern == "host" else [n for n in names if fnmatch.fnmatchcase(n, pattern)]
+    if not hits:
+        raise InputError(f"{where}: '{end}' is '{shown(pattern)}', which matches no device; {suggestion(pattern, names)}")
+    return hits
+
+
+def _quantity(entry: dict[str, Any], field: str, unit: str, where: str, default: Any) -> float:
+    if field not in entry and default is not None:
+        return float(default)
+    value = entry.get(field)
+    match = re.fullmatch(r"\s*([0-9.]+(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*", str(value))
+    try:
+        if match is None or isinstance(value, bool) or match[2] not in _SCALE[unit]:
+            raise ValueError(value)
+        number = float(match[1]) * _SCALE[unit][match[2]]
+        if not math.isfinite(number):
+            raise ValueError(value)
+    except ValueError:
+        example = {"bytes": "16GiB", "bytes/s": "12GB/s", "seconds": "10us", "flops": "9.3e12"}[unit]
+        found = "missing" if value is None else f"'{shown(str(value), 40)}'"
+        raise InputError(f"{where}: '{field}' is {found}, expected {unit}, for example \"{example}\"") from None
+    return number
+
+
+def _flag(entry: dict[str, Any], field: str, where: str) -> bool:
+    value = entry.get(field, False)
+    if not isinstance(value, bool):
+        raise InputError(f"{where}: '{field}' is '{shown(str(value), 40)}', expected true or false")
+    return value
+
+
+def _only(entry: dict[str, Any], known: set[str], where: str) -> None:
+    for field in entry:
+        if field not in known:
+            raise InputError(f"{where}: unknown field '{shown(field)}'; {suggestion(field, known)}")

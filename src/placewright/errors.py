@@ -1,0 +1,42 @@
+"""Errors that a user can act on; each carries the exit code of the command line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PlacewrightError(Exception):
+    """Base of all errors raised on purpose. The message is one line, meant for people."""
+
+    exit_code = 1
+
+
+class InputError(PlacewrightError):
+    """The input is wrong: the message names the file or option, the field, and what was expected."""
+
+    exit_code = 2
+
+
+class CycleError(InputError):
+    """The operators depend on each other in a circle; ``cycle`` lists their indices in the given numbering."""
+
+    def __init__(self, message: str, cycle: list[int]) -> None:
+        super().__init__(message)
+        self.cycle = cycle
+
+
+class MissingExtraError(InputError):
+    """An optional package is needed; the message names the extra to install."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"this needs the package '{package}': pip install 'placewright[{extra}]'")
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return a ``did you mean`` clause for a misspelt word, or the list of what is known."""
+    options = sorted(known)
+    close = difflib.get_close_matches(word, options, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(f"'{c}'" for c in close) + "?"
+    return "known: " + ", ".join(options)

@@ -1,0 +1,293 @@
+"""``Placement``: which op runs where, what it costs, what is proven about it, and where it came from. Always checked."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.errors import InputError, suggestion
+from placewright.files import read_json, write_whole
+from placewright.frontends._fields import Fields
+from placewright.graph import FloatArray
+from placewright.problem import Problem
+from placewright.text import shown, shown_list
+
+if TYPE_CHECKING:
+    from placewright.evaluate.checking import Fault
+    from placewright.evaluate.single import Evaluation
+
+Status = Literal["optimal", "feasible", "infeasible", "timeout"]
+FORMAT = "placewright-placement/1"
+OPTIMAL_GAP = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """The answer to a problem; made by :func:`checked_placement` or :func:`no_placement`, never by hand.
+
+    ``status``: ``optimal`` (value meets the proven bound), ``feasible``, ``infeasible`` (broken by ``faults``: this assignment's, or,
+    without one, the problem's own), ``timeout`` (nothing valid found in the budget). ``priority`` orders ready ops under
+    ``overlap``, least first. ``stage`` numbers the pipeline stages.
+    """
+
+    problem: Problem
+    status: Status
+    device_of_op: NDArray[np.int32] | None
+    value: float
+    bound: float
+    placer: str
+    seed: int
+    seconds: float
+    evaluations: int = 0
+    faults: tuple[Fault, ...] = ()
+    evaluation: Evaluation | None = None
+    priority: FloatArray | None = None
+    stage: NDArray[np.int32] | None = None
+    note: str = ""
+
+    @property
+    def gap(self) -> float:
+        """How far the value can be from the best possible: ``value / bound - 1``, infinite where nothing is known."""
+        if self.value == self.bound:
+            return 0.0
+        return self.value / self.bound - 1 if self.bound > 0 else math.inf
+
+    @property
+    def is_valid(self) -> bool:
+        return self.device_of_op is not None and not self.faults
+
+    def device_of(self, op_name: str) -> str:
+        """Name of the device that an op runs on."""
+        if self.device_of_op is None:
+            raise InputError("there is no placement: " + (self.note or self.status))
+        index = self.problem.graph.index_of
+        if op_name not in index:
+            raise InputError(f"no operator '{shown(op_name)}'; {suggestion(op_name, index)}")
+        return self.problem.cluster.devices[self.device_of_op[index[op_name]]].name
+
+    def summary(self) -> dict[str, Any]:
+        """The keys that ``place --json`` and ``evaluate --json`` print; numbers that are not finite become ``None``."""
+        from placewright.placers.base import single_device_values
+
+        devices = []
+        for d, device in enumerate(self.problem.cluster.devices):
+            e = self.evaluation
+            devices.append(
+                {
+                    "name": device.name,
+                    "kind": device.kind,
+                    "load": _finite(e.load[d]) if e else None,
+                    "memory_bytes": _finite(e.memory_bytes[d]) if e else None,
+                    "memory_limit_bytes": _finite(device.memory_bytes),
+                    "ops": int(e.ops[d]) if e else 0,
+                }
+            )
+        return {
+            "status": self.status,
+            "objective": self.problem.objective,
+            "execution": self.problem.execution,
+            "value": _finite(self.value),
+            "bound": _finite(self.bound),
+            "gap": _finite(self.gap),
+            "placer": self.placer,
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "devices": devices,
+            "single_device": {n: _finite(v) for n, v in single_device_values(self.problem).items()},
+            "segments": self.evaluation.segments if self.evaluation else None,
+            "bytes_moved": self.evaluation.bytes_moved if self.evaluation else None,
+            "evaluations": self.evaluations,
+            "faults": [_fault_document(f) for f in self.faults],
+            "note": self.note,
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Everything that :meth:`save` writes, as plain data."""
+        names = self.problem.graph.op_names
+        document = {"format": FORMAT, "versions": _versions(), "model": self.problem.graph.name, **self.summary()}
+        if self.device_of_op is not None:
+            devices = self.problem.cluster.device_names
+            document["assignment"] = {n: devices[d] for n, d in zip(names, self.device_of_op, strict=True)}
+        if self.stage is not None:
+            document["stage"] = dict(zip(names, self.stage.tolist(), strict=True))
+        if self.priority is not None:
+            document["priority"] = dict(zip(names, self.priority.tolist(), strict=True))
+        return document
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole placement as JSON, completely or not at all."""
+        write_whole(path, json.dumps(self.document(), indent=1) + "\n")
+
+    def __repr__(self) -> str:
+        return f"Placement({self.status}, value={self.value:.6g}, bound={self.bound:.6g}, placer={self.placer!r})"
+
+
+def checked_placement(
+    problem: Problem,
+    device_of_op: NDArray[np.integer],
+    *,
+    placer: str,
+    seed: int = 0,
+    seconds: float = 0.0,
+    evaluations: int = 0,
+    bound: float | None = None,
+    priority: FloatArray | None = None,
+    extra_faults: tuple[Fault, ...] = (),
+    note: str = "",
+) -> Placement:
+    """Evaluate and check an assignment and attach the best bound known (``bound`` if it beats the cheap ones)."""
+    from placewright.evaluate import check, evaluate, lower_bound
+    from placewright.evaluate.checking import stage_order
+
+    device = np.ascontiguousarray(device_of_op, dtype=np.int32)
+    evaluation = evaluate(problem, device, priority)
+    faults = check(problem, device, priority) + extra_faults
+    best_bound = max(lower_bound(problem), bound if bound is not None else 0.0)
+    order = stage_order(problem, device) if problem.execution == "pipeline" else None
+    value = evaluation.value
+    if not faults and best_bound > value:
+        best_bound = value  # rounding: a proven bound and the value it proves optimal differ in the last digits
+    status: Status = "infeasible" if faults else "feasible"
+    if not faults and best_bound >= value * (1 - OPTIMAL_GAP):
+        status = "optimal"
+    return Placement(
+        problem=problem,
+        status=status,
+        device_of_op=device,
+        value=value,
+        bound=best_bound,
+        placer=placer,
+        seed=seed,
+        seconds=seconds,
+        evaluations=evaluations,
+        faults=faults,
+        evaluation=evaluation,
+        priority=priority,
+        stage=None if order is None else np.array([order.index(d) for d in device], dtype=np.int32),
+        note=note,
+    )
+
+
+def no_placement(
+    problem: Problem,
+    *,
+    placer: str,
+    faults: tuple[Fault, ...] = (),
+    seed: int = 0,
+    seconds: float = 0.0,
+    evaluations: int = 0,
+    note: str = "",
+) -> Placement:
+    """The answer where there is none: proven ``infeasible`` if ``faults`` say why, else ``timeout``."""
+    from placewright.evaluate import lower_bound
+
+    return Placement(
+        problem=problem,
+        status="infeasible" if faults else "timeout",
+        device_of_op=None,
+        value=math.inf,
+        bound=math.inf if faults else lower_bound(problem),
+        placer=placer,
+        seed=seed,
+        seconds=seconds,
+        evaluations=evaluations,
+        faults=faults,
+        note=note,
+    )
+
+
+def read_placement(path: str | Path, problem: Problem) -> Placement:
+    """Read a placement file or a published split, match it to the problem by names, and check it again.
+
+    The file's objective and execution model are not applied; see :func:`placement_settings`.
+    """
+    from placewright.frontends.split import is_split, match_split
+
+    document, where = read_json(path), shown(str(path), limit=200)
+    if is_split(document):
+        split = match_split(document, problem, where)
+        return checked_placement(split.problem, split.device_of_op, placer="expert", extra_faults=split.faults)
+    return match_placement(document, problem, where)
+
+
+def placement_settings(path: str | Path) -> dict[str, Any]:
+    """The objective and execution model a placement file was made for; empty for a split."""
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        return {}
+    return {k: document[k] for k in ("objective", "execution") if isinstance(document.get(k), str)}
+
+
+def match_placement(document: Any, problem: Problem, where: str) -> Placement:
+    """Match a decoded placement file to a problem and check it."""
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InputError(
+            f'{where}: neither a placement (expected "format": "{FORMAT}") nor a split (expected "fpgas" and "cpus")'
+        )
+    assignment = Fields(document.get("assignment"), f"{where}: assignment").data
+    names, devices = problem.graph.index_of, {n: d for d, n in enumerate(problem.cluster.device_names)}
+    unknown = [n for n in assignment if n not in names]
+    missing = [n for n in names if n not in assignment]
+    if unknown:
+        raise InputError(f"{where}: 'assignment' names operators the model does not have: {shown_list(unknown, 3)}")
+    if missing:
+        raise InputError(f"{where}: 'assignment' lacks operators of the model: {shown_list(missing, 3)}")
+    device = np.zeros(problem.n_ops, dtype=np.int32)
+    for name, where_to in assignment.items():
+        if not isinstance(where_to, str) or where_to not in devices:
+            wanted = shown(str(where_to), 40)
+            raise InputError(
+                f"{where}: 'assignment' puts '{shown(name)}' on '{wanted}', which is not a device of the problem; "
+                + suggestion(wanted, devices)
+            )
+        device[names[name]] = devices[where_to]
+    return checked_placement(
+        problem,
+        device,
+        placer=str(document.get("placer", "file")),
+        priority=_read_priority(document, problem, where),
+    )
+
+
+def _read_priority(document: dict[str, Any], problem: Problem, where: str) -> FloatArray | None:
+    if "priority" not in document:
+        return None
+    table = Fields(document["priority"], f"{where}: priority")
+    values = [table.data.get(n) for n in problem.graph.op_names]
+    for name, value in zip(problem.graph.op_names, values, strict=True):
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+            raise InputError(f"{where}: 'priority' of '{shown(name)}' is {shown(str(value), 40)}, expected a finite number")
+    return np.array(values, dtype=np.float64)
+
+
+def _fault_document(fault: Fault) -> dict[str, Any]:
+    return {
+        "code": fault.code,
+        "message": fault.message,
+        "ops": list(fault.ops[:100]),
+        "device": fault.device,
+        "limit": _finite(fault.limit),
+        "value": _finite(fault.value),
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in ("placewright", "numpy", "numba"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "unknown"
+    return versions

@@ -1,0 +1,117 @@
+"""What every placer is: one class with a name and a ``search``. The rest (proofs, check, bound, floor, clock) is done here."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.budget import Budget
+from placewright.placement import Placement, checked_placement, no_placement
+from placewright.problem import EXECUTIONS, Problem, once_per_problem
+
+if TYPE_CHECKING:
+    from placewright.evaluate.checking import Fault
+    from placewright.graph import FloatArray
+
+
+class Found(NamedTuple):
+    """What a search brings back.
+
+    ``device_of_op`` is ``None`` if nothing valid was found; ``infeasible`` then may hold the proof that nothing exists.
+    ``bound`` is a proven lower bound beyond the cheap ones, if the search has one.
+    """
+
+    device_of_op: NDArray[np.int32] | None
+    bound: float | None = None
+    priority: FloatArray | None = None
+    evaluations: int = 0
+    infeasible: tuple[Fault, ...] = ()
+    note: str = ""
+
+
+class Placer(ABC):
+    """Decides which op runs where. Stateless between calls; the same seed gives the same answer.
+
+    A subclass sets ``name`` and ``summary`` and writes :meth:`search`; copy ``single.py`` to start a new one, register
+    it in ``placers/registry.py`` (or by the entry point ``placewright.placers``), and inherit
+    ``placewright.testing.PlacerContract`` in its test.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    executions: ClassVar[tuple[str, ...]] = EXECUTIONS
+
+    def place(self, problem: Problem, budget: Budget | None = None, seed: int = 0) -> Placement:
+        """Return a checked placement with value, bound and provenance; never worse than the best single device."""
+        from placewright.evaluate import prove_infeasible
+
+        budget = budget or Budget()
+        started = budget.elapsed_s()
+        faults = prove_infeasible(problem)
+        if faults:
+            return no_placement(problem, placer=self.name, faults=faults, seed=seed)
+        found = self.search(problem, budget, seed)
+        placement = self._finished(problem, found, seed, budget.elapsed_s() - started)
+        if found.infeasible:
+            return placement
+        floor = best_single_device(problem)
+        if floor is not None and not (placement.is_valid and placement.value <= floor[1]):
+            alone = np.full(problem.n_ops, floor[0], dtype=np.int32)
+            name = problem.cluster.devices[floor[0]].name
+            note = f"{self.name} found nothing better than everything on {name}"
+            placement = self._finished(
+                problem, found._replace(device_of_op=alone, priority=None, note=note), seed, budget.elapsed_s() - started
+            )
+        return placement
+
+    @abstractmethod
+    def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
+        """Look for a good valid placement; called only for problems that are not infeasible at first sight."""
+
+    def _finished(self, problem: Problem, found: Found, seed: int, seconds: float) -> Placement:
+        if found.device_of_op is None:
+            return no_placement(
+                problem,
+                placer=self.name,
+                faults=found.infeasible,
+                seed=seed,
+                seconds=seconds,
+                evaluations=found.evaluations,
+                note=found.note,
+            )
+        return checked_placement(
+            problem,
+            found.device_of_op,
+            placer=self.name,
+            seed=seed,
+            seconds=seconds,
+            evaluations=found.evaluations,
+            bound=found.bound,
+            priority=found.priority,
+            note=found.note,
+        )
+
+
+@once_per_problem
+def single_device_values(problem: Problem) -> dict[str, float]:
+    """Value of everything on one device, by device name; infinite where that is not allowed."""
+    from placewright.evaluate import evaluate_many
+
+    ruled = bool(problem.rules) or problem.permitted is not None
+    groups = [[d] for d in range(problem.n_devices)] if ruled else problem.cluster.device_groups()
+    rows = np.repeat(np.array([[g[0]] for g in groups], dtype=np.int32), problem.n_ops, axis=1)
+    result = evaluate_many(problem, rows)
+    values = np.where(result.is_valid, result.value, np.inf).tolist()
+    of_device = {d: value for g, value in zip(groups, values, strict=True) for d in g}
+    return {name: of_device[d] for d, name in enumerate(problem.cluster.device_names)}
+
+
+def best_single_device(problem: Problem) -> tuple[int, float] | None:
+    """The device that does best alone and its value, ``None`` if no device can hold everything."""
+    values = list(single_device_values(problem).values())
+    best = int(np.argmin(values))
+    return None if math.isinf(values[best]) else (best, values[best])

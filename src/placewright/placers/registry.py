@@ -1,0 +1,49 @@
+"""Placers by name: the built-in ones, and third parties' by the entry point group ``placewright.placers``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from placewright.errors import InputError, suggestion
+from placewright.placers.base import Placer
+from placewright.text import shown
+
+# Modules are imported when asked for, so that listing names costs nothing.
+BUILT_IN = {
+    "auto": "placewright.placers.auto:AutoPlacer",
+    "single": "placewright.placers.single:SinglePlacer",
+    "random": "placewright.placers.random:RandomPlacer",
+    "topo": "placewright.placers.topo:TopoPlacer",
+    "expert": "placewright.placers.expert:ExpertPlacer",
+}
+GROUP = "placewright.placers"
+
+
+def placer_names() -> list[str]:
+    """All names that :func:`get_placer` knows, built-in ones first."""
+    return [*BUILT_IN, *sorted({e.name for e in entry_points(group=GROUP)} - set(BUILT_IN))]
+
+
+def get_placer_class(name: str) -> type[Placer]:
+    """Import and return a placer's class; an unknown name is an :class:`InputError` with suggestions."""
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        loaded: Any = getattr(import_module(module), attribute)
+    else:
+        found = next(iter(entry_points(group=GROUP, name=name)), None)
+        if found is None:
+            raise InputError(f"unknown placer '{shown(name)}'; {suggestion(name, placer_names())}")
+        loaded = found.load()
+    if not (isinstance(loaded, type) and issubclass(loaded, Placer)):
+        raise InputError(f"placer '{shown(name)}' is not a placewright.placers.Placer class")
+    return loaded
+
+
+def get_placer(name: str, **options: Any) -> Placer:
+    """Make a placer; options it does not know are an :class:`InputError`."""
+    try:
+        return get_placer_class(name)(**options)
+    except TypeError as error:
+        raise InputError(f"placer '{shown(name)}' does not take these options: {shown(str(error))}") from error

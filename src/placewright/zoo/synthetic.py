@@ -1,0 +1,79 @@
+"""Generated graphs with the shapes that placers meet: layered, fork-join, chains. No weights are allocated."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placewright.errors import InputError
+from placewright.graph import OpGraph, build_graph
+
+_OP_TYPES = ("MatMul", "Convolution", "Add", "Relu", "Softmax")
+
+
+def layered(ops: int = 1000, width: int = 0, fan_in: int = 2, megabytes: float = 1.0, seed: int = 0) -> OpGraph:
+    """Layers of ``width`` ops (the square root of ``ops`` if 0), each op reading ``fan_in`` ops of the layer before, mostly.
+
+    ``megabytes`` is the mean size of a tensor; a tenth of the edges reach further back.
+    """
+    _at_least(ops=(ops, 1), width=(width, 0), fan_in=(fan_in, 1), megabytes=(megabytes, 0), seed=(seed, 0))
+    rng = np.random.default_rng(seed)
+    width = min(ops, width or max(1, round(ops**0.5)))
+    consumers: list[list[int]] = [[] for _ in range(ops)]
+    starts = (np.arange(ops) // width - 1) * width
+    near = starts[:, None] + rng.integers(0, width, (ops, fan_in))
+    far = (rng.random((ops, fan_in)) * np.maximum(starts, 1)[:, None]).astype(np.int64)
+    inputs = np.where(rng.random((ops, fan_in)) < 0.1, far, near)
+    for v in range(width, ops):
+        for u in {int(u) for u in inputs[v]}:
+            consumers[u].append(v)
+    return _finished("layered", consumers, rng, megabytes)
+
+
+def fork_join(blocks: int = 20, branches: int = 4, length: int = 3, megabytes: float = 1.0, seed: int = 0) -> OpGraph:
+    """``blocks`` one after another, each a fork into ``branches`` chains of ``length`` ops and a join (Inception's shape)."""
+    _at_least(blocks=(blocks, 1), branches=(branches, 1), length=(length, 1), megabytes=(megabytes, 0), seed=(seed, 0))
+    consumers: list[list[int]] = [[]]
+    for _ in range(blocks):
+        fork = len(consumers) - 1
+        ends = []
+        for _ in range(branches):
+            last = fork
+            for _ in range(length):
+                consumers[last].append(len(consumers))
+                last = len(consumers)
+                consumers.append([])
+            ends.append(last)
+        join = len(consumers)
+        for end in ends:
+            consumers[end].append(join)
+        consumers.append([])
+    return _finished("fork-join", consumers, np.random.default_rng(seed), megabytes)
+
+
+def chain(ops: int = 100, megabytes: float = 1.0, seed: int = 0) -> OpGraph:
+    """One op after another."""
+    _at_least(ops=(ops, 1), megabytes=(megabytes, 0), seed=(seed, 0))
+    consumers = [[v + 1] if v + 1 < ops else [] for v in range(ops)]
+    return _finished("chain", consumers, np.random.default_rng(seed), megabytes)
+
+
+def _finished(name: str, consumers: list[list[int]], rng: np.random.Generator, megabytes: float) -> OpGraph:
+    n = len(consumers)
+    kinds = rng.integers(0, len(_OP_TYPES), n)
+    heavy = kinds < 2
+    sizes = np.maximum(1.0, np.round(rng.exponential(megabytes * 1e6, n)))
+    graph, _ = build_graph(
+        name=name,
+        op_names=[f"{_OP_TYPES[k].lower()}_{v}" for v, k in enumerate(kinds.tolist())],
+        tensors=[(v, float(sizes[v]), c) for v, c in enumerate(consumers) if c],
+        op_types=[_OP_TYPES[k] for k in kinds.tolist()],
+        weight_bytes=np.where(heavy, np.round(rng.exponential(4e6, n)), 0.0),
+        flops=np.where(heavy, rng.exponential(2e9, n), sizes / 4),
+    )
+    return graph
+
+
+def _at_least(**limits: tuple[float, float]) -> None:
+    for name, (value, least) in limits.items():
+        if not value >= least or value > 10_000_000:
+            raise InputError(f"'{name}' is {value}, expected a number from {least:g} to 10000000")
