@@ -32,8 +32,8 @@ def load(
 ) -> Problem:
     """Load a model as a problem.
 
-    ``model`` is a published problem (``.json``), which brings devices and costs along, or ``zoo:NAME``. ``cluster`` is a
-    preset, a TOML file or a :class:`Cluster`; costs are modelled unless a ``profile`` is given. Further
+    ``model`` is a published problem (``.json``), which brings devices and costs along, or ``zoo:NAME``. ``cluster``
+    is a preset, a TOML file or a :class:`Cluster`; costs are modelled unless a ``profile`` is given. Further
     ``options`` are fields of :class:`Problem`, such as ``contiguous=False``.
 
     >>> load("zoo:chain?ops=3", cluster="p100x2", objective="throughput").execution
@@ -50,7 +50,9 @@ def load(
     return problem.for_objective(objective, execution).with_options(**options)
 
 
-def place(problem: Problem, placer: str = "auto", budget: float | Budget = 30.0, seed: int = 0, **options: Any) -> Placement:
+def place(
+    problem: Problem, placer: str = "auto", budget: float | Budget = 30.0, seed: int = 0, **options: Any
+) -> Placement:
     """Place a problem with the named placer within ``budget`` seconds; ``options`` go to the placer.
 
     >>> place(load("zoo:chain?ops=3", cluster="p100x2"), placer="single").status

@@ -1,28 +1,28 @@
 """Clusters from TOML files and from the presets that come with the package.
 
-    name = "box"
+name = "box"
 
-    [[device]]
-    kind = "gpu"                        # devices are called gpu0, gpu1, …
-    count = 2
-    memory = "16GiB"                    # no limit if left out
-    flops = 9.3e12                      # for the roofline cost model
-    memory_bandwidth = "732GB/s"
-    op_overhead = "5us"
-    segment_overhead = "20us"           # under execution model ``sequential``
-    half_duplex = false
+[[device]]
+kind = "gpu"                        # devices are called gpu0, gpu1, …
+count = 2
+memory = "16GiB"                    # no limit if left out
+flops = 9.3e12                      # for the roofline cost model
+memory_bandwidth = "732GB/s"
+op_overhead = "5us"
+segment_overhead = "20us"           # under execution model ``sequential``
+half_duplex = false
 
-    [[device]]
-    kind = "cpu"
-    host = true                         # computes out of host memory
+[[device]]
+kind = "cpu"
+host = true                         # computes out of host memory
 
-    [[link]]
-    from = "gpu*"                       # device names, * and ? allowed
-    to = "host"                         # host memory, or device names for direct links
-    bandwidth = "12GB/s"
-    latency = "10us"
-    busy = "both"                       # which end can do no other copy meanwhile: both, sender, receiver, none
-    one_way = false
+[[link]]
+from = "gpu*"                       # device names, * and ? allowed
+to = "host"                         # host memory, or device names for direct links
+bandwidth = "12GB/s"
+latency = "10us"
+busy = "both"                       # which end can do no other copy meanwhile: both, sender, receiver, none
+one_way = false
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def parse_cluster(text: str, where: str) -> Cluster:
     for i, entry in enumerate(_tables(document, "device", where)):
         kind, made = _devices(entry, f"{where}: device[{i}]")
         if kind.name in [k.name for k in kinds]:
-            raise InputError(f"{where}: device[{i}]: kind '{shown(kind.name)}' is there twice, expected one table per kind")
+            raise InputError(
+                f"{where}: device[{i}]: kind '{shown(kind.name)}' is there twice, expected one table per kind"
+            )
         kinds.append(kind)
         devices += made
     to_host: dict[str, Link] = {}
@@ -110,7 +112,9 @@ def _devices(entry: dict[str, Any], where: str) -> tuple[DeviceKind, list[Device
     if not isinstance(name, str) or not name:
         raise InputError(f"{where}: 'kind' is missing, expected a name such as \"gpu\"")
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MAX_DEVICES:
-        raise InputError(f"{where}: 'count' is {shown(str(count), 40)}, expected a whole number from 1 to {_MAX_DEVICES}")
+        raise InputError(
+            f"{where}: 'count' is {shown(str(count), 40)}, expected a whole number from 1 to {_MAX_DEVICES}"
+        )
     kind = DeviceKind(
         name=name,
         is_host=_flag(entry, "host", where),
@@ -132,7 +136,9 @@ def _add_links(
     if busy not in ("both", "sender", "receiver", "none"):
         raise InputError(f"{where}: 'busy' is '{shown(str(busy), 40)}', expected both, sender, receiver or none")
     bandwidth = _quantity(entry, "bandwidth", "bytes/s", where, None)
-    link = Link(f"{entry.get('from')} - {entry.get('to')}", bandwidth, _quantity(entry, "latency", "seconds", where, 0.0), busy)
+    link = Link(
+        f"{entry.get('from')} - {entry.get('to')}", bandwidth, _quantity(entry, "latency", "seconds", where, 0.0), busy
+    )
     if not bandwidth > 0:
         raise InputError(f"{where}: 'bandwidth' is 0, expected more")
     ends = [_matching(entry, end, where, names) for end in ("from", "to")]
@@ -155,7 +161,9 @@ def _matching(entry: dict[str, Any], end: str, where: str, names: list[str]) -> 
         raise InputError(f"{where}: '{end}' is missing, expected device names or \"host\"")
     hits = ["host"] if pattern == "host" else [n for n in names if fnmatch.fnmatchcase(n, pattern)]
     if not hits:
-        raise InputError(f"{where}: '{end}' is '{shown(pattern)}', which matches no device; {suggestion(pattern, names)}")
+        raise InputError(
+            f"{where}: '{end}' is '{shown(pattern)}', which matches no device; {suggestion(pattern, names)}"
+        )
     return hits
 
 

@@ -193,6 +193,11 @@ def _find_cycle(successors: list[list[int]], in_cycle_part: list[bool]) -> list[
     return path[seen[at] :][::-1]
 
 
+def sums_by_index(index: NDArray[Any], values: NDArray[Any], n: int) -> FloatArray:
+    """Sum ``values`` into ``n`` bins by ``index``."""
+    return np.bincount(index, values, n).astype(np.float64)
+
+
 def _check_names(graph_name: str, op_names: Sequence[str]) -> None:
     if not op_names:
         raise InputError(f"graph '{shown(graph_name)}' has no operators; at least one is needed")

@@ -1,4 +1,7 @@
-"""``Placement``: which op runs where, what it costs, what is proven about it, and where it came from. Always checked."""
+"""``Placement``.
+
+Which op runs where, what it costs, what is proven about it, and where it came from. Always checked.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,9 @@ OPTIMAL_GAP = 1e-9
 class Placement:
     """The answer to a problem; made by :func:`checked_placement` or :func:`no_placement`, never by hand.
 
-    ``status``: ``optimal`` (value meets the proven bound), ``feasible``, ``infeasible`` (broken by ``faults``: this assignment's, or,
-    without one, the problem's own), ``timeout`` (nothing valid found in the budget). ``priority`` orders ready ops under
-    ``overlap``, least first. ``stage`` numbers the pipeline stages.
+    ``status``: ``optimal`` (value meets the proven bound), ``feasible``, ``infeasible`` (broken by ``faults``: this
+    assignment's, or, without one, the problem's own), ``timeout`` (nothing valid found in the budget). ``priority``
+    orders ready ops under ``overlap``, least first. ``stage`` numbers the pipeline stages.
     """
 
     problem: Problem
@@ -264,7 +267,9 @@ def _read_priority(document: dict[str, Any], problem: Problem, where: str) -> Fl
     values = [table.data.get(n) for n in problem.graph.op_names]
     for name, value in zip(problem.graph.op_names, values, strict=True):
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
-            raise InputError(f"{where}: 'priority' of '{shown(name)}' is {shown(str(value), 40)}, expected a finite number")
+            raise InputError(
+                f"{where}: 'priority' of '{shown(name)}' is {shown(str(value), 40)}, expected a finite number"
+            )
     return np.array(values, dtype=np.float64)
 
 

@@ -199,7 +199,7 @@ class Problem:
             execution = "pipeline" if (objective or self.objective) == "throughput" else default_latency
         if objective is None:
             objective = "throughput" if execution == "pipeline" else "latency"
-        return replace(self, objective=cast(Objective, objective), execution=cast(Execution, execution))
+        return replace(self, objective=cast(Objective, objective), execution=execution)
 
     def _matching_ops(self, rule: Rule) -> BoolArray:
         try:

@@ -104,7 +104,7 @@ class Profile:
         document = read_json(path)
         where = f"{shown(str(path))}"
         if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise InputError(f"{where}: not a profile: expected \"format\": \"{FORMAT}\"")
+            raise InputError(f'{where}: not a profile: expected "format": "{FORMAT}"')
         try:
             ops, kinds = document["ops"], tuple(str(k) for k in document["kinds"])
             shape = (len(ops), len(kinds))

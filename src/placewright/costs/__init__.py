@@ -1,0 +1,1 @@
+"""What ops and copies cost: models and presets."""

@@ -1,4 +1,7 @@
-"""Modelled costs: an op takes as long as its arithmetic or its memory traffic, whichever is longer, plus a fixed overhead."""
+"""Modelled costs.
+
+An op takes as long as its arithmetic or its memory traffic, whichever is longer, plus a fixed overhead.
+"""
 
 from __future__ import annotations
 

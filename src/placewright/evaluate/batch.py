@@ -22,7 +22,8 @@ from placewright.problem import Problem
 
 class BatchResult(NamedTuple):
     """One entry per placement. ``value`` may be infinite (an op that cannot run, calls waiting in a circle);
-    ``excess_bytes`` is the memory beyond the limits, summed over devices; ``is_valid`` is what ``check`` would find no fault with.
+    ``excess_bytes`` is the memory beyond the limits, summed over devices; ``is_valid`` is what ``check`` would find
+    no fault with.
     """
 
     value: FloatArray
@@ -133,9 +134,7 @@ def _overlap(
 
 
 @njit(cache=True, nogil=True)
-def _sequential(
-    a: Any, devices: Any, max_segments: int, lo: int, hi: int, value: Any, excess: Any, valid: Any
-) -> None:
+def _sequential(a: Any, devices: Any, max_segments: int, lo: int, hi: int, value: Any, excess: Any, valid: Any) -> None:
     n_ops, n_devices = devices.shape[1], a.device_kind.shape[0]
     last, used, per_device = np.empty(n_devices, dtype=np.int64), np.empty(n_devices), np.empty(n_devices)
     segment = np.empty(n_ops, dtype=np.int32)

@@ -1,11 +1,11 @@
 """Lower bounds that hold for every placement of a problem, cheap enough to come with every answer.
 
-* critical path: no schedule is shorter than the longest path with every op on its fastest allowed device (latency models);
+* critical path: no schedule is shorter than the longest path with every op on its fastest allowed device (latency);
 * largest group: ops that must share a device take at least their joint time on the best one;
-* shared work: for any weights ``w_d >= 0`` that add up to 1 and any prices ``m_d >= 0`` of memory, the largest device load is at least
-  ``sum over groups of min_d (w_d time + m_d bytes) - sum_d m_d limit_d``. The weights and prices are improved by a short
-  subgradient ascent; every step gives a valid bound, so stopping early is harmless. It covers work over devices, devices of
-  unlike speed, and work that memory limits force onto slow devices.
+* shared work: for any weights ``w_d >= 0`` that add up to 1 and any prices ``m_d >= 0`` of memory, the largest load of a
+  device is at least ``sum over groups of min_d (w_d time + m_d bytes) - sum_d m_d limit_d``. The weights and prices are
+  improved by a short subgradient ascent; every step gives a valid bound, so stopping early is harmless. It covers work
+  over devices, devices of unlike speed, and work that memory limits force onto slow devices.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.graph import FloatArray
+from placewright.graph import FloatArray, sums_by_index
 from placewright.problem import Problem, once_per_problem
 
 
@@ -56,7 +56,7 @@ class _Groups(NamedTuple):
 
     time: FloatArray  # [groups, sorts]
     size: FloatArray  # [groups] bytes
-    count: FloatArray  # [sorts] devices
+    devices: FloatArray  # [sorts] how many
     limit: FloatArray  # [sorts] bytes per device
 
 
@@ -65,7 +65,7 @@ def dual_bound(groups: _Groups, *, shared: bool) -> float:
 
     Equal devices get equal weights: the dual is concave, so averaging over them never makes it worse.
     """
-    time, size, count = groups.time, groups.size, groups.count
+    time, size, count = groups.time, groups.size, groups.devices
     finite = np.isfinite(groups.limit)
     room = np.where(finite, groups.limit * count, 0.0)
     rows, n_sorts = np.arange(len(time)), len(count)
@@ -103,7 +103,7 @@ def _groups(problem: Problem, part: NDArray[np.bool_]) -> _Groups:
     np.add.at(time, index, np.where(part[:, None] | np.isinf(op_time), op_time, 0.0))
     limits = np.array([problem.cluster.devices[d].memory_bytes for d in sorts])
     count = np.bincount(sort_of_device).astype(np.float64)
-    return _Groups(time, np.bincount(index, problem.memory_bytes, len(groups)), count, limits)
+    return _Groups(time, sums_by_index(index, problem.memory_bytes, len(groups)), count, limits)
 
 
 def _device_sorts(problem: Problem) -> tuple[list[int], list[int]]:

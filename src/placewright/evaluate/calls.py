@@ -1,11 +1,12 @@
 """Execution model ``calls``: an accelerator's subgraph is one call that waits, copies in, computes and copies out.
 
-Each accelerator's set of ops is cut into contiguous pieces: an op's piece number is one more than the largest number of
-times that a path to it has left the set. A piece starts when all ops outside that it reads from have finished; then come, one after
-another, its copies in, its ops, and its copies out; every op of the piece finishes at the end. Ops on host devices run as
-one pool of unlimited width, each as soon as its inputs have finished, and copy nothing. Through host memory a piece pays
-once per tensor in and once per tensor out, also between two pieces of one accelerator. A direct copy between two accelerators is paid
-by the receiving piece, one from an accelerator to a host device by the sending piece.
+Each accelerator's set of ops is cut into contiguous pieces: an op's piece number is one more than the largest number
+of times that a path to it has left the set. A piece starts when all ops outside that it reads from have finished;
+then come, one after another, its copies in, its ops, and its copies out; every op of the piece finishes at the end.
+Ops on host devices run as one pool of unlimited width, each as soon as its inputs have finished, and copy nothing.
+Through host memory a piece pays once per tensor in and once per tensor out, also between two pieces of one
+accelerator. A direct copy between two accelerators is paid by the receiving piece, one from an accelerator to a host
+device by the sending piece.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from placewright.problem import Arrays
 
 @njit(cache=True, nogil=True)
 def find_pieces(a: Arrays, device: Any, group: Any) -> int:
-    """Fill ``group`` [ops]: host ops are groups of their own, accelerator ops share their piece's; return the number."""
+    """Fill ``group`` [ops].
+
+    Host ops are groups of their own, accelerator ops share their piece's; return the number.
+    """
     n_ops, n_devices = device.shape[0], a.device_kind.shape[0]
     level = np.empty(n_ops, dtype=np.int32)
     number = np.empty(n_ops + 1, dtype=np.int32)
@@ -56,7 +60,7 @@ def run_groups(
 
     Per group: ``start_s``, then seconds of copies in, compute and copies out.
     """
-    n_ops, n_devices = device.shape[0], a.device_kind.shape[0]
+    n_ops = device.shape[0]
     waiting = np.zeros(n_groups, dtype=np.int32)
     ptr = np.zeros(n_groups + 1, dtype=np.int32)
     members = np.empty(n_ops, dtype=np.int32)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.graph import BoolArray, FloatArray
+from placewright.graph import BoolArray, FloatArray, sums_by_index
 from placewright.problem import Problem, contiguity_edges
 from placewright.text import bytes_text, shown, shown_list
 
@@ -16,8 +16,9 @@ from placewright.text import bytes_text, shown, shown_list
 class Fault:
     """One reason why a placement is not allowed, or why no placement is.
 
-    ``code`` is one of ``unsupported, ruled-out, colocation, memory, contiguity, circular-calls, segments, device-count``
-    and, for whole problems, ``no-device, too-big, total-memory``. ``limit`` and ``value`` are set where numbers are compared.
+    ``code`` is one of ``unsupported, ruled-out, colocation, memory, contiguity, circular-calls, segments,
+    device-count`` and, for whole problems, ``no-device, too-big, total-memory``. ``limit`` and ``value`` are set
+    where numbers are compared.
     """
 
     code: str
@@ -31,9 +32,7 @@ class Fault:
         return self.message
 
 
-def check(
-    problem: Problem, device_of_op: NDArray[np.int32], priority: FloatArray | None = None
-) -> tuple[Fault, ...]:
+def check(problem: Problem, device_of_op: NDArray[np.int32], priority: FloatArray | None = None) -> tuple[Fault, ...]:
     """Return every fault of the placement, an empty tuple if it is valid."""
     from placewright.evaluate.single import evaluate
 
@@ -100,7 +99,7 @@ def _groups(problem: Problem) -> tuple[BoolArray, FloatArray, dict[int, list[int
     """Per group (indexed by its first op): devices that take all members, bytes, and the members."""
     allowed = problem.allowed.copy()
     np.logical_and.at(allowed, problem.group_of_op, problem.allowed)
-    group_bytes = np.bincount(problem.group_of_op, problem.memory_bytes, problem.n_ops)
+    group_bytes = sums_by_index(problem.group_of_op, problem.memory_bytes, problem.n_ops)
     members: dict[int, list[int]] = {}
     for v, first in enumerate(problem.group_of_op.tolist()):
         members.setdefault(first, []).append(v)
@@ -139,7 +138,9 @@ def _support_faults(problem: Problem, device: NDArray[np.int32]) -> list[Fault]:
             text = f"operator '{shown(op)}' is not supported on device '{shown(where)}'"
             faults.append(Fault("unsupported", text, ops=(op,), device=where))
         else:
-            text = f"operator '{shown(op)}' may not be on device '{shown(where)}': {_broken_rule(problem, v, device[v])}"
+            text = (
+                f"operator '{shown(op)}' may not be on device '{shown(where)}': {_broken_rule(problem, v, device[v])}"
+            )
             faults.append(Fault("ruled-out", text, ops=(op,), device=where))
     return faults
 

@@ -1,8 +1,9 @@
 """Memory of a placement: resident bytes everywhere, plus live activations where the model keeps time (``overlap``).
 
-A tensor occupies its producer's device from the producer's start until its last consumer there, and its last copy out of
-there, have ended; on another device from the start of its copy until its last consumer there has ended. A result (no
-consumers) stays to the end of the run. Intervals are half-open: what is freed at a moment makes room at that moment.
+A tensor occupies its producer's device from the producer's start until its last consumer there, and its last copy out
+of there, have ended; on another device from the start of its copy until its last consumer there has ended. A result
+(no consumers) stays to the end of the run. Intervals are half-open: what is freed at a moment makes room at that
+moment.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Rules, in full:
    the least (priority, ready time, op number).
 2. When an op ends, each of its tensors is sent to every other device that holds a consumer, once per device, in the
    order of the first consumer there. Copies are booked at that moment, first come first served: a direct copy starts
-   when the busy ends' channels are free; through host memory, the tensor goes up once over the sender's channel and then
-   comes down over each receiver's channel. A copy that takes no time does not queue.
+   when the busy ends' channels are free; through host memory, the tensor goes up once over the sender's channel and
+   then comes down over each receiver's channel. A copy that takes no time does not queue.
 3. Ops ending at the same moment are handled in the order of their numbers, all of them before any device is given
    new work. Channels: one for sending and one for receiving per device, or one for both (half duplex).
 4. The value is the end of the last op.
@@ -184,7 +184,9 @@ def simulate(a: Arrays, device: Any, priority: Any, w: Workspace, record: Record
     for v in range(n_ops):
         if pending[v] == 0:
             d = device[v]
-            _push(queue, queue_key, queue_base[d], queue_size[d], v, priority[v] if has_priority else ready_s[v], ready_s)
+            _push(
+                queue, queue_key, queue_base[d], queue_size[d], v, priority[v] if has_priority else ready_s[v], ready_s
+            )
             queue_size[d] += 1
             next_s[d] = 0.0
 
@@ -270,7 +272,15 @@ def simulate(a: Arrays, device: Any, priority: Any, w: Workspace, record: Record
                     if pending[v] == 0:
                         # Without priorities the queue is sorted by ready time, so it can hold ops not yet ready.
                         if not has_priority or ready_s[v] <= now:
-                            _push(queue, queue_key, queue_base[d], queue_size[d], v, priority[v] if has_priority else ready_s[v], ready_s)
+                            _push(
+                                queue,
+                                queue_key,
+                                queue_base[d],
+                                queue_size[d],
+                                v,
+                                priority[v] if has_priority else ready_s[v],
+                                ready_s,
+                            )
                             queue_size[d] += 1
                             if running[d] < 0:
                                 next_s[d] = min(next_s[d], ready_s[v])
@@ -282,7 +292,9 @@ def simulate(a: Arrays, device: Any, priority: Any, w: Workspace, record: Record
             v = _pop(future, future_key, 0, n_future, ready_s)
             n_future -= 1
             d = device[v]
-            _push(queue, queue_key, queue_base[d], queue_size[d], v, priority[v] if has_priority else ready_s[v], ready_s)
+            _push(
+                queue, queue_key, queue_base[d], queue_size[d], v, priority[v] if has_priority else ready_s[v], ready_s
+            )
             queue_size[d] += 1
             if running[d] < 0:
                 next_s[d] = now

@@ -1,9 +1,9 @@
 """Execution model ``pipeline``: seconds per sample of a full pipeline, the largest load of any device.
 
-The load of a device is the time of its ops plus, or at most (``overlapped``), the time of its copies. Through host memory a
-device pays once to send a tensor out, however many devices want it, and once to bring one in, however many of its ops
-read it. A direct copy is paid per pair of devices, by each end that the link keeps busy. Copies count as forward or backward
-by the op that produced the tensor.
+The load of a device is the time of its ops plus, or at most (``overlapped``), the time of its copies. Through host
+memory a device pays once to send a tensor out, however many devices want it, and once to bring one in, however many
+of its ops read it. A direct copy is paid per pair of devices, by each end that the link keeps busy. Copies count as
+forward or backward by the op that produced the tensor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from placewright.problem import Arrays
 
 @njit(cache=True, nogil=True)
 def loads(a: Arrays, device: Any, compute_s: Any, copies_s: Any, last: Any) -> None:
-    """Fill ``compute_s`` and ``copies_s`` [devices, 2]: forward in column 0, backward in 1. ``last`` [devices] is scratch."""
+    """Fill ``compute_s`` and ``copies_s`` [devices, 2].
+
+    Forward in column 0, backward in 1. ``last`` [devices] is scratch.
+    """
     direct, to_host, from_host, busy, copy_s = a.direct, a.to_host, a.from_host, a.link_busy, a.copy_s
     compute_s[:] = 0.0
     copies_s[:] = 0.0

@@ -1,9 +1,9 @@
 """Execution model ``sequential``: segments run one after another, nothing overlaps.
 
-The value is the time of all ops, plus every copy (once per destination device; through host memory once up and once down
-per destination), plus each segment's overhead. Segments are found greedily: run everything that can run on the current device,
-then go on with the device that has most ops ready (least number among equals); of all devices to start with, the one that
-gives the fewest segments is taken. With two devices no other order has fewer segments.
+The value is the time of all ops, plus every copy (once per destination device; through host memory once up and once
+down per destination), plus each segment's overhead. Segments are found greedily: run everything that can run on the
+current device, then go on with the device that has most ops ready (least number among equals); of all devices to
+start with, the one that gives the fewest segments is taken. With two devices no other order has fewer segments.
 """
 
 from __future__ import annotations

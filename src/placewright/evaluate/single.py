@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.evaluate import calls, memory, overlap, pipeline, sequential
-from placewright.graph import FloatArray, IntArray
+from placewright.graph import FloatArray, IntArray, sums_by_index
 from placewright.problem import Problem
 
 _NO_PRIORITY = np.zeros(0)
@@ -19,8 +19,8 @@ _NO_PRIORITY = np.zeros(0)
 class Evaluation:
     """What a placement costs and where.
 
-    ``load`` is a device's busy time per sample: compute under ``overlap``, with its copies (and segment overheads) under the
-    other models. ``memory_bytes`` is the peak where the model keeps time, else the resident sum.
+    ``load`` is a device's busy time per sample: compute under ``overlap``, with its copies (and segment overheads)
+    under the other models. ``memory_bytes`` is the peak where the model keeps time, else the resident sum.
     """
 
     value: float
@@ -32,7 +32,10 @@ class Evaluation:
 
 
 class Slice(NamedTuple):
-    """A stretch of time on a device. ``op`` is set for compute; ``tensor`` and ``peer`` (other device, -1 = host) for copies."""
+    """A stretch of time on a device.
+
+    ``op`` is set for compute; ``tensor`` and ``peer`` (other device, -1 = host) for copies.
+    """
 
     device: int
     what: Literal["compute", "copy in", "copy out", "overhead"]
@@ -50,7 +53,7 @@ def evaluate(problem: Problem, device_of_op: NDArray[np.int32], priority: FloatA
     n_devices = problem.n_devices
     used = np.empty(n_devices)
     memory.resident_bytes(a.memory_bytes, device, used)
-    compute = np.bincount(device, problem.op_time_s[np.arange(problem.n_ops), a.device_kind[device]], n_devices)
+    compute = sums_by_index(device, problem.op_time_s[np.arange(problem.n_ops), a.device_kind[device]], n_devices)
     segment = np.empty(problem.n_ops, dtype=np.int32)
     n_segments = sequential.find_segments(a, device, segment)
     if problem.execution == "overlap":
@@ -87,7 +90,8 @@ def bytes_moved(problem: Problem, device: NDArray[np.int32]) -> float:
 def timeline(problem: Problem, device_of_op: NDArray[np.int32], priority: FloatArray | None = None) -> list[Slice]:
     """Who ran when: compute and copies per device, by start time.
 
-    Under ``pipeline`` there is no clock; a device's slices show how one sample fills its load: copies in, ops, copies out.
+    Under ``pipeline`` there is no clock; a device's slices show how one sample fills its load: copies in, ops, copies
+    out.
     """
     device = np.ascontiguousarray(device_of_op, dtype=np.int32)
     slices = {
@@ -183,7 +187,9 @@ def _sequential_slices(problem: Problem, device: NDArray[np.int32], priority: Fl
         slices.append(Slice(d, what, now, now + took, **rest))
         now += took
 
-    by_segment = np.split(np.argsort(segment, kind="stable"), np.cumsum(np.bincount(segment, minlength=n_segments))[:-1])
+    by_segment = np.split(
+        np.argsort(segment, kind="stable"), np.cumsum(np.bincount(segment, minlength=n_segments))[:-1]
+    )
     for members in by_segment:
         d = int(device[members[0]])
         if problem.arrays.segment_overhead_s[d] > 0:

@@ -1,0 +1,1 @@
+"""Model file to graph or problem, and back."""

@@ -1,4 +1,7 @@
-"""Typed access to the fields of a decoded JSON object; every error names the place, the field, the value and what was expected."""
+"""Typed access to the fields of a decoded JSON object.
+
+Every error names the place, the field, the value and what was expected.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ from placewright.text import shown
 class Split(NamedTuple):
     """A split matched to a problem.
 
-    ``problem`` is the one asked about, or a wider one if the split uses more devices than there are; then ``faults`` says so.
+    ``problem`` is the one asked about, or a wider one if the split uses more devices than there are; then ``faults``
+    says so.
     """
 
     problem: Problem

@@ -1,7 +1,8 @@
 """The published JSON problems: a graph with its own devices and costs, and splits of it. Read and written.
 
-Values stay in the file's own unit of time. Kinds are called ``fpga`` (whatever the accelerators are) and ``cpu``; all traffic
-goes through host memory, where ``cpu`` devices live. A node's cost of moving its output stands on its outgoing edges.
+Values stay in the file's own unit of time. Kinds are called ``fpga`` (whatever the accelerators are) and ``cpu``; all
+traffic goes through host memory, where ``cpu`` devices live. A node's cost of moving its output stands on its
+outgoing edges.
 """
 
 from __future__ import annotations
@@ -176,7 +177,8 @@ def _positions(nodes: list[dict[str, Any]], where: str) -> dict[int, int]:
     for i, node in enumerate(nodes):
         if node["id"] in position:
             raise InputError(
-                f"{where}: nodes[{position[node['id']]}] and nodes[{i}] have the same 'id' {node['id']}, expected unique ids"
+                f"{where}: nodes[{position[node['id']]}] and nodes[{i}] have the same 'id' {node['id']}, "
+                "expected unique ids"
             )
         position[node["id"]] = i
     return position
@@ -251,7 +253,7 @@ def _expressible_kinds(problem: Problem) -> tuple[str | None, str | None]:
     found = [what for what, there in obstacles.items() if there]
     if found:
         raise InputError(f"the published format cannot express {', '.join(found)}")
-    return (accelerators or [None])[0], (hosts or [None])[0]
+    return accelerators[0] if accelerators else None, hosts[0] if hosts else None
 
 
 def _finite_limit(limit_bytes: float) -> float:

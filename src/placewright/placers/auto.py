@@ -38,6 +38,12 @@ class AutoPlacer(Placer):
         note = f"ran {', '.join(ran)}"
         if best is None:
             return Found(None, evaluations=evaluations, note=f"{note}; none found a valid placement")
-        stop = "proven optimal" if best.status == "optimal" else "all members ran" if len(ran) == len(MEMBERS) else "budget"
+        stop = (
+            "proven optimal"
+            if best.status == "optimal"
+            else "all members ran"
+            if len(ran) == len(MEMBERS)
+            else "budget"
+        )
         note = f"{note}; best by {best.placer}; stopped: {stop}"
         return Found(best.device_of_op, bound, best.priority, evaluations, note=note)

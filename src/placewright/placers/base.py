@@ -1,4 +1,7 @@
-"""What every placer is: one class with a name and a ``search``. The rest (proofs, check, bound, floor, clock) is done here."""
+"""What every placer is.
+
+One class with a name and a ``search``. The rest (proofs, check, bound, floor, clock) is done here.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,10 @@ class Placer(ABC):
             name = problem.cluster.devices[floor[0]].name
             note = f"{self.name} found nothing better than everything on {name}"
             placement = self._finished(
-                problem, found._replace(device_of_op=alone, priority=None, note=note), seed, budget.elapsed_s() - started
+                problem,
+                found._replace(device_of_op=alone, priority=None, note=note),
+                seed,
+                budget.elapsed_s() - started,
             )
         return placement
 

@@ -1,4 +1,7 @@
-"""``topo``: fill one device after another in topological order, so that memory (or work, if nothing has a size) is balanced."""
+"""``topo``.
+
+Fill one device after another in topological order, so that memory (or work, if nothing has a size) is balanced.
+"""
 
 from __future__ import annotations
 

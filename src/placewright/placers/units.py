@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.graph import BoolArray, FloatArray
+from placewright.graph import BoolArray, FloatArray, sums_by_index
 from placewright.problem import Problem, once_per_problem
 from placewright.reductions.contract import strongly_connected
 
@@ -25,8 +25,8 @@ class Units(NamedTuple):
 def movable_units(problem: Problem) -> Units:
     """Colocation groups; for contiguous pipelines also fused where they depend on each other in a circle.
 
-    Cutting the sequence of units anywhere gives a prefix that nothing later leads back into (contiguous pipelines); for other
-    models the order is that of the groups' first ops.
+    Cutting the sequence of units anywhere gives a prefix that nothing later leads back into (contiguous pipelines);
+    for other models the order is that of the groups' first ops.
     """
     label = problem.group_of_op.astype(np.int64)
     if problem.needs_contiguous_stages:
@@ -42,13 +42,11 @@ def movable_units(problem: Problem) -> Units:
     n = len(values)
     time = np.zeros((n, problem.n_devices))
     np.add.at(time, unit, problem.op_device_time_s)
-    memory = np.bincount(unit, problem.memory_bytes, n)
+    memory = sums_by_index(unit, problem.memory_bytes, n)
     return Units(unit.astype(np.int32), memory, time, np.isfinite(time))
 
 
-def _stable_order(
-    label: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _stable_order(label: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
     from placewright.graph import topological_order
 
     values, first, dense = np.unique(label, return_index=True, return_inverse=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.errors import CycleError
-from placewright.graph import build_graph
+from placewright.graph import build_graph, sums_by_index
 from placewright.problem import Problem
 
 
@@ -54,10 +54,11 @@ def reduce_all(problem: Problem, reductions: Sequence[Reduction]) -> Reduced:
 
 
 def contract(problem: Problem, label: NDArray[np.integer]) -> Reduced:
-    """Merge the ops of equal label. Labels must not mix forward and backward ops, nor close a cycle (:class:`CycleError`).
+    """Merge the ops of equal label.
 
-    Times and bytes add up; a merged op may go where all its members may; tensors that stay inside disappear, all others stay
-    tensors of their own, so that copies cost exactly what they did.
+    Labels must not mix forward and backward ops, nor close a cycle (:class:`CycleError`). Times and bytes add up; a
+    merged op may go where all its members may; tensors that stay inside disappear, all others stay tensors of their
+    own, so that copies cost exactly what they did.
     """
     g = problem.graph
     _, first, new = np.unique(label, return_index=True, return_inverse=True)
@@ -79,8 +80,8 @@ def contract(problem: Problem, label: NDArray[np.integer]) -> Reduced:
         tensors=tensors,
         op_types=[g.op_types[v] if c == 1 else "merged" for v, c in zip(first, counts, strict=True)],
         module_paths=[g.module_paths[v] for v in first],
-        weight_bytes=np.bincount(new, g.weight_bytes, n_new),
-        flops=np.bincount(new, g.flops, n_new),
+        weight_bytes=sums_by_index(new, g.weight_bytes, n_new),
+        flops=sums_by_index(new, g.flops, n_new),
         is_backward=backward > 0,
         colocation=parent,
     )
@@ -95,7 +96,7 @@ def contract(problem: Problem, label: NDArray[np.integer]) -> Reduced:
     small = problem.with_options(
         graph=graph,
         op_time_s=time[order],
-        memory_bytes=np.bincount(new, problem.memory_bytes, n_new)[order],
+        memory_bytes=sums_by_index(new, problem.memory_bytes, n_new)[order],
         tensor_copy_s=problem.tensor_copy_s[kept],
         rules=(),
         permitted=permitted[order],
@@ -105,15 +106,15 @@ def contract(problem: Problem, label: NDArray[np.integer]) -> Reduced:
 
 def acyclic_labels(problem: Problem, label: NDArray[np.integer]) -> NDArray[np.int64]:
     """Undo merges that would close a cycle: members of labels on a cycle go back to labels of their own."""
-    label = label.astype(np.int64)
+    own = label.astype(np.int64)
     while True:
         try:
-            contract(problem, label)
-            return label
+            contract(problem, own)
+            return own
         except CycleError:
-            loose = _labels_on_cycles(problem, label)
-            members = np.isin(label, list(loose))
-            label[members] = label.max() + 1 + np.arange(int(members.sum()))
+            loose = _labels_on_cycles(problem, own)
+            members = np.isin(own, list(loose))
+            own[members] = own.max() + 1 + np.arange(int(members.sum()))
 
 
 def strongly_connected(n: int, source: NDArray[np.integer], target: NDArray[np.integer]) -> list[list[int]]:
@@ -164,9 +165,7 @@ def _united_groups(problem: Problem, new: NDArray[np.integer], n_new: int) -> ND
     return colocation
 
 
-def _merged_names(
-    problem: Problem, first: NDArray[np.integer], counts: NDArray[np.integer]
-) -> list[str]:
+def _merged_names(problem: Problem, first: NDArray[np.integer], counts: NDArray[np.integer]) -> list[str]:
     names, taken = [], set(problem.graph.op_names)
     for v, count in zip(first.tolist(), counts.tolist(), strict=True):
         name = problem.graph.op_names[v]

@@ -16,7 +16,7 @@ def _labels(problem: Problem) -> NDArray[np.int64]:
 
 
 def _additive(problem: Problem) -> bool:
-    """True if the value is made of sums over ops and crossing tensors only, so that merging changes nothing by itself."""
+    """True if the value is sums over ops and crossing tensors only: merging then changes nothing by itself."""
     if problem.max_segments is not None:
         return False
     no_overhead = all(k.segment_overhead_s == 0 for k in problem.cluster.kinds)

@@ -1,0 +1,1 @@
+"""Contract tests for placers, for third parties too."""

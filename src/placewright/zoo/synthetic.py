@@ -11,7 +11,7 @@ _OP_TYPES = ("MatMul", "Convolution", "Add", "Relu", "Softmax")
 
 
 def layered(ops: int = 1000, width: int = 0, fan_in: int = 2, megabytes: float = 1.0, seed: int = 0) -> OpGraph:
-    """Layers of ``width`` ops (the square root of ``ops`` if 0), each op reading ``fan_in`` ops of the layer before, mostly.
+    """Layers of ``width`` ops (the square root of ``ops`` if 0), each op reading ``fan_in`` ops, mostly of the last layer.
 
     ``megabytes`` is the mean size of a tensor; a tenth of the edges reach further back.
     """
@@ -30,7 +30,7 @@ def layered(ops: int = 1000, width: int = 0, fan_in: int = 2, megabytes: float =
 
 
 def fork_join(blocks: int = 20, branches: int = 4, length: int = 3, megabytes: float = 1.0, seed: int = 0) -> OpGraph:
-    """``blocks`` one after another, each a fork into ``branches`` chains of ``length`` ops and a join (Inception's shape)."""
+    """``blocks`` in a row, each a fork into ``branches`` chains of ``length`` ops and a join (Inception's shape)."""
     _at_least(blocks=(blocks, 1), branches=(branches, 1), length=(length, 1), megabytes=(megabytes, 0), seed=(seed, 0))
     consumers: list[list[int]] = [[]]
     for _ in range(blocks):

@@ -28,7 +28,9 @@ def calls_value(problem: Problem, device: list[int]) -> float:
     reads = {node: _outside_inputs(problem, node_of, ops) for node, ops in members.items()}
     finish: dict[Node, float] = {}
     while len(finish) < len(members):
-        ready = [n for n in members if n not in finish and all(node_of[_producer(problem, t)] in finish for t in reads[n])]
+        ready = [
+            n for n in members if n not in finish and all(node_of[_producer(problem, t)] in finish for t in reads[n])
+        ]
         if not ready:
             return math.inf
         for node in ready:

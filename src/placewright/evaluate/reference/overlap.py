@@ -34,7 +34,7 @@ class _Channels:
         ends = [self.send[sender]] if sender is not None and link.busy in ("both", "sender") else []
         ends += [self.receive[receiver]] if receiver is not None and link.busy in ("both", "receiver") else []
         start = max([ready, *(self.free.get(end, 0.0) for end in ends)])
-        self.free.update({end: start + took for end in ends})
+        self.free.update(dict.fromkeys(ends, start + took))
         return start, start + took
 
 

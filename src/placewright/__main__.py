@@ -1,0 +1,5 @@
+"""``python -m placewright``."""
+
+from placewright.cli.main import main
+
+main()

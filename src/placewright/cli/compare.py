@@ -1,0 +1,66 @@
+"""``placewright compare``: several placers on one problem, one table."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from placewright.cli import options as o
+
+
+def compare(
+    model: o.Model,
+    cluster: o.ClusterName = None,
+    profile: o.ProfileFile = None,
+    objective: o.ObjectiveName = None,
+    execution: o.ExecutionName = None,
+    placers: Annotated[str | None, typer.Option("--placers", metavar="A,B,C", help="all if not given")] = None,
+    budget: o.BudgetText = "30s",
+    evaluations: o.Evaluations = None,
+    seed: o.Seed = 0,
+    pin: o.Pin = None,
+    forbid: o.Forbid = None,
+    together: o.Together = None,
+    max_segments: o.MaxSegments = None,
+    contiguous: o.Contiguous = True,
+    schedule: o.ScheduleName = "1f1b",
+    communication: o.CommunicationName = "added",
+    split: o.SplitFile = None,
+    as_json: o.Json = False,
+) -> None:
+    """Run several placers, each with the same budget, and put them side by side.
+
+    Example:
+
+    placewright compare zoo:layered?ops=500 --cluster p100x4 --placers single,topo,random
+    """
+    from placewright.budget import parse_seconds
+    from placewright.cli.running import run_placer
+    from placewright.placers.registry import get_placer, placer_names
+
+    seconds = parse_seconds(budget)
+    names = [n.strip() for n in placers.split(",")] if placers is not None else None
+    if names is None:
+        names = [n for n in placer_names() if n != "expert" or split is not None]
+    chosen = [get_placer(n, **({"split": split} if n == "expert" and split is not None else {})) for n in names]
+    problem = o.load_problem(
+        model, cluster, profile, objective, execution, pin, forbid, together,
+        max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
+    )  # fmt: skip
+    usable = [p for p in chosen if problem.execution in p.executions or placers is not None]
+    results = [run_placer(p, problem, seconds, evaluations, seed, show_progress=not as_json) for p in usable]
+    if as_json:
+        typer.echo(json.dumps({"model": model, "placers": [r.summary() for r in results]}))
+    else:
+        from rich.console import Console
+
+        from placewright.cli.tables import print_comparison
+
+        print_comparison(results, Console())
+    if not any(r.is_valid for r in results):
+        proven = next((r for r in results if r.status == "infeasible" and r.device_of_op is None), None)
+        if proven is not None:
+            typer.echo(f"placewright: infeasible: {'; '.join(f.message for f in proven.faults[:3])}", err=True)
+        raise typer.Exit(3 if proven is not None else 4)

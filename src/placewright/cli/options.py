@@ -1,0 +1,80 @@
+"""Options that several commands share, and how they become a problem."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from placewright.errors import InputError
+from placewright.problem import Problem, Rule
+from placewright.text import shown
+
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="a published problem (.json) or zoo:NAME", show_default=False)
+]
+PlacementFile = Annotated[
+    str, typer.Argument(metavar="PLACEMENT", help="a placement written by 'place -o', or a split", show_default=False)
+]
+ClusterName = Annotated[str | None, typer.Option("--cluster", help="preset or TOML file; not for published problems")]
+ProfileFile = Annotated[str | None, typer.Option("--profile", help="measured costs instead of modelled ones")]
+ObjectiveName = Annotated[str | None, typer.Option("--objective", help="latency or throughput")]
+ExecutionName = Annotated[str | None, typer.Option("--execution", help="overlap, sequential, calls or pipeline")]
+BudgetText = Annotated[str, typer.Option("--budget", help="time to spend, such as 500ms, 30s, 5m")]
+Evaluations = Annotated[
+    int | None, typer.Option("--evaluations", min=1, help="placements to evaluate, where a placer counts them")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0)]
+Pin = Annotated[
+    list[str] | None, typer.Option("--pin", metavar="REGEX=DEVICE", help="keep matching ops on a device or kind")
+]
+Forbid = Annotated[list[str] | None, typer.Option("--forbid", metavar="REGEX=DEVICE", help="keep matching ops off it")]
+Together = Annotated[
+    list[str] | None, typer.Option("--together", metavar="REGEX", help="keep matching ops on one device")
+]
+MaxSegments = Annotated[int | None, typer.Option("--max-segments", min=1, help="at most this many segments")]
+Contiguous = Annotated[bool, typer.Option("--contiguous/--no-contiguous", help="pipeline stages follow one another")]
+ScheduleName = Annotated[
+    str, typer.Option("--schedule", help="training pipelines: 1f1b (max FW+BW) or gpipe (max FW + max BW)")
+]
+CommunicationName = Annotated[
+    str, typer.Option("--communication", help="pipeline copies: added to compute or overlapped with it")
+]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print the result line only")]
+SplitFile = Annotated[str | None, typer.Option("--split", help="the split that placer 'expert' reads")]
+
+
+def load_problem(
+    model: str,
+    cluster: str | None,
+    profile: str | None,
+    objective: str | None,
+    execution: str | None,
+    pin: list[str] | None,
+    forbid: list[str] | None,
+    together: list[str] | None,
+    **options: Any,
+) -> Problem:
+    """Load the model and apply the constraints given on the command line."""
+    from placewright.api import load
+
+    _one_of("--schedule", options.get("schedule", "1f1b"), ("1f1b", "gpipe"))
+    _one_of("--communication", options.get("communication", "added"), ("added", "overlapped"))
+    rules = [_rule("pin", text) for text in pin or []] + [_rule("forbid", text) for text in forbid or []]
+    rules += [Rule("together", text) for text in together or []]
+    problem = load(model, cluster, objective, execution, profile, rules=tuple(rules), **options)
+    _ = problem.allowed, problem.group_of_op  # a rule that matches nothing is found here, before any work
+    return problem
+
+
+def _rule(action: Literal["pin", "forbid"], text: str) -> Rule:
+    pattern, equals, target = text.rpartition("=")
+    if not equals or not pattern or not target:
+        raise InputError(f"--{action} '{shown(text)}': expected REGEX=DEVICE, for example 'conv.*=gpu0'")
+    return Rule(action, pattern, target)
+
+
+def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InputError(f"{option} is '{shown(value)}', expected {' or '.join(known)}")

@@ -1,0 +1,88 @@
+"""``placewright place``: decide which op runs where."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from placewright.cli import options as o
+
+
+def place(
+    model: o.Model,
+    cluster: o.ClusterName = None,
+    profile: o.ProfileFile = None,
+    objective: o.ObjectiveName = None,
+    execution: o.ExecutionName = None,
+    placer: Annotated[str, typer.Option("--placer", help="see 'placewright placers'")] = "auto",
+    budget: o.BudgetText = "30s",
+    evaluations: o.Evaluations = None,
+    seed: o.Seed = 0,
+    pin: o.Pin = None,
+    forbid: o.Forbid = None,
+    together: o.Together = None,
+    max_segments: o.MaxSegments = None,
+    contiguous: o.Contiguous = True,
+    schedule: o.ScheduleName = "1f1b",
+    communication: o.CommunicationName = "added",
+    split: o.SplitFile = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", help="write the placement as JSON")] = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Place a model and say how good the answer is.
+
+    Examples:
+
+    placewright place zoo:fork-join --cluster laptop-npu -o placement.json
+
+    placewright place problem.json --objective throughput --placer topo --json
+    """
+    from placewright.budget import parse_seconds
+    from placewright.cli.running import run_placer
+    from placewright.placers.registry import get_placer
+
+    seconds = parse_seconds(budget)
+    chosen = get_placer(placer, **({"split": split} if split is not None else {}))
+    problem = o.load_problem(
+        model, cluster, profile, objective, execution, pin, forbid, together,
+        max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
+    )  # fmt: skip
+    placement = run_placer(chosen, problem, seconds, evaluations, seed, show_progress=not (as_json or quiet))
+    if output is not None and placement.is_valid:
+        placement.save(output)
+    if as_json:
+        typer.echo(json.dumps(placement.summary()))
+    elif placement.device_of_op is not None:
+        _show(placement, quiet, output, model)
+    raise typer.Exit(_exit_code(placement))
+
+
+def _show(placement: Any, quiet: bool, output: str | None, model: str) -> None:
+    from rich.console import Console
+
+    from placewright.cli.tables import print_placement, result_line
+    from placewright.text import shown
+
+    if quiet:
+        typer.echo(result_line(placement))
+        return
+    console = Console()
+    print_placement(placement, console)
+    if output is not None and placement.is_valid:
+        console.print(f"wrote {shown(output, 200)}", highlight=False, markup=False)
+    elif placement.is_valid:
+        console.print("add -o placement.json to keep it", highlight=False, style="dim")
+
+
+def _exit_code(placement: Any) -> int:
+    if placement.is_valid:
+        return 0
+    reasons = "; ".join(f.message for f in placement.faults[:3]) or placement.note
+    if placement.device_of_op is None and placement.status == "infeasible":
+        typer.echo(f"placewright: infeasible: {reasons}", err=True)
+        return 3
+    typer.echo(f"placewright: no valid placement by '{placement.placer}': {reasons}", err=True)
+    return 4

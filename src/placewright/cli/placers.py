@@ -1,0 +1,29 @@
+"""``placewright placers``: which placers there are."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from placewright.cli import options as o
+
+
+def placers(as_json: o.Json = False) -> None:
+    """List the placers, with the execution models each is made for."""
+    from placewright.placers.registry import get_placer_class, placer_names
+
+    classes = [get_placer_class(name) for name in placer_names()]
+    if as_json:
+        rows = [{"name": c.name, "summary": c.summary, "executions": list(c.executions)} for c in classes]
+        typer.echo(json.dumps({"placers": rows}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from placewright.problem import EXECUTIONS
+
+    table = Table("placer", "what it does", "execution models")
+    for c in classes:
+        table.add_row(c.name, c.summary, "all" if set(c.executions) == set(EXECUTIONS) else ", ".join(c.executions))
+    Console().print(table)

@@ -1,0 +1,74 @@
+"""Running a placer from the command line: clock, progress on a terminal, interruption."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from placewright.budget import Budget, Progress
+from placewright.placement import Placement
+from placewright.placers.base import Placer
+from placewright.problem import Problem
+from placewright.text import time_text
+
+
+def run_placer(
+    placer: Placer, problem: Problem, seconds: float, evaluations: int | None, seed: int, *, show_progress: bool
+) -> Placement:
+    """Place within the budget. The first Ctrl-C or SIGTERM asks for the best so far, the second one ends at once."""
+    with _progress_line(placer.name, problem, show_progress) as on_progress:
+        budget = Budget(seconds, evaluations, on_progress)
+        with _interruptible(budget):
+            return placer.place(problem, budget, seed)
+
+
+@contextlib.contextmanager
+def _interruptible(budget: Budget) -> Iterator[None]:
+    def stop(number: int, frame: FrameType | None) -> None:
+        if budget.is_interrupted:
+            raise KeyboardInterrupt
+        budget.interrupt()
+        print("placewright: interrupted, finishing with the best placement so far", file=sys.stderr)
+
+    before: dict[int, Any] = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, stop)
+    except ValueError:  # not in the main thread: the caller looks after signals
+        pass
+    try:
+        yield
+    finally:
+        for caught, handler in before.items():
+            signal.signal(caught, handler)
+
+
+@contextlib.contextmanager
+def _progress_line(name: str, problem: Problem, wanted: bool) -> Iterator[Callable[[Progress], None] | None]:
+    if not (wanted and sys.stderr.isatty()):
+        yield None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status(f"{escape(name)}: starting") as line:
+        last = 0.0
+
+        def show(p: Progress) -> None:
+            nonlocal last
+            if time.monotonic() - last < 0.1:
+                return
+            last = time.monotonic()
+            parts = [f"{p.seconds:.0f} s", f"value {time_text(p.value, problem.time_unit)}"]
+            if p.bound > 0:
+                parts += [f"bound {time_text(p.bound, problem.time_unit)}", f"gap {p.value / p.bound - 1:.2%}"]
+            parts += [f"{p.evaluations:,} evaluations"] if p.evaluations else []
+            parts += [p.note] if p.note else []
+            line.update(escape(f"{name}: " + " · ".join(parts)))
+
+        yield show
