@@ -2,10 +2,10 @@
 
 * critical path: no schedule is shorter than the longest path with every op on its fastest allowed device (latency);
 * largest group: ops that must share a device take at least their joint time on the best one;
-* shared work: for any weights ``w_d >= 0`` that add up to 1 and any prices ``m_d >= 0`` of memory, the largest load of a
-  device is at least ``sum over groups of min_d (w_d time + m_d bytes) - sum_d m_d limit_d``. The weights and prices are
-  improved by a short subgradient ascent; every step gives a valid bound, so stopping early is harmless. It covers work
-  over devices, devices of unlike speed, and work that memory limits force onto slow devices.
+* shared work: for any weights ``w_d >= 0`` that add up to 1 and any prices ``m_d >= 0`` of memory, the largest load
+  is at least ``sum over groups of min_d (w_d time + m_d bytes) - sum_d m_d limit_d``. Weights and prices are improved
+  by a short subgradient ascent; every step gives a valid bound, so stopping early is harmless. It covers work over
+  devices, devices of unlike speed, and work that memory limits force onto slow devices.
 """
 
 from __future__ import annotations
@@ -107,13 +107,10 @@ def _groups(problem: Problem, part: NDArray[np.bool_]) -> _Groups:
 
 
 def _device_sorts(problem: Problem) -> tuple[list[int], list[int]]:
-    """One device of each sort, and the sort of each device."""
-    sorts: dict[tuple[str, float, bytes], int] = {}
-    sort_of_device = []
-    for d, device in enumerate(problem.cluster.devices):
-        key = (device.kind, device.memory_bytes, problem.allowed[:, d].tobytes())
-        sort_of_device.append(sorts.setdefault(key, len(sorts)))
-    return [sort_of_device.index(s) for s in range(len(sorts))], sort_of_device
+    """One device of each sort, and the sort of each device; the order of sorts does not depend on that of devices."""
+    keys = [(d.kind, d.memory_bytes, problem.allowed[:, i].tobytes()) for i, d in enumerate(problem.cluster.devices)]
+    sorts = sorted(set(keys))
+    return [keys.index(s) for s in sorts], [sorts.index(k) for k in keys]
 
 
 def _on_simplex(weights: FloatArray) -> FloatArray:

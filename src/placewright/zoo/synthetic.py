@@ -11,7 +11,7 @@ _OP_TYPES = ("MatMul", "Convolution", "Add", "Relu", "Softmax")
 
 
 def layered(ops: int = 1000, width: int = 0, fan_in: int = 2, megabytes: float = 1.0, seed: int = 0) -> OpGraph:
-    """Layers of ``width`` ops (the square root of ``ops`` if 0), each op reading ``fan_in`` ops, mostly of the last layer.
+    """Layers of ``width`` ops (the square root of ``ops`` if 0), each reading ``fan_in`` ops, mostly of the last layer.
 
     ``megabytes`` is the mean size of a tensor; a tenth of the edges reach further back.
     """
