@@ -108,14 +108,16 @@ def _overlap(
 ) -> None:
     n_ops, n_devices, n_tensors = devices.shape[1], a.device_kind.shape[0], a.tensor_producer.shape[0]
     w = workspace(n_ops, n_devices)
-    short, full = empty_record(n_ops, 0, n_devices), empty_record(n_ops, 0, n_devices)
+    nothing, full = empty_record(0, 0, n_devices), empty_record(0, 0, n_devices)
     intervals = np.empty((0, 4))
     used, segment = np.empty(n_devices), np.empty(n_ops, dtype=np.int32)
+    memory_matters = a.memory_bytes.sum() + a.live_bytes.sum() > a.memory_limit_bytes.min()
     for b in range(lo, hi):
         device = devices[b]
         priority = priorities[b if priorities.shape[0] > 1 else 0]
-        resident_bytes(a.memory_bytes, device, used)
-        if may_exceed(a, device, used):
+        if memory_matters:
+            resident_bytes(a.memory_bytes, device, used)
+        if memory_matters and may_exceed(a, device, used):
             if intervals.shape[0] == 0:
                 full = empty_record(n_ops, n_tensors, n_devices)
                 intervals = np.empty((a.consumer_op.shape[0] + n_tensors, 4))
@@ -126,8 +128,8 @@ def _overlap(
                 n = live_intervals(a, device, full, value[b], intervals)
                 peak_bytes(used.copy(), intervals, n, used)
         else:
-            value[b] = simulate(a, device, priority, w, short)
-        excess[b] = _excess(used, a.memory_limit_bytes)
+            value[b] = simulate(a, device, priority, w, nothing)
+        excess[b] = _excess(used, a.memory_limit_bytes) if memory_matters else 0.0
         valid[b] = excess[b] == 0.0 and _is_allowed(a.allowed, a.colocation_first, device)
         if valid[b] and max_segments > 0:
             valid[b] = find_segments(a, device, segment) <= max_segments
