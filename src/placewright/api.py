@@ -13,6 +13,7 @@ from placewright.errors import InputError
 from placewright.files import read_json
 from placewright.frontends.workload import is_workload, workload_problem
 from placewright.placement import Placement
+from placewright.placers.base import prepare
 from placewright.placers.registry import get_placer
 from placewright.problem import Problem, build_problem
 from placewright.profile import Profile
@@ -58,8 +59,11 @@ def place(
     >>> place(load("zoo:chain?ops=3", cluster="p100x2"), placer="single").status
     'optimal'
     """
-    chosen = budget if isinstance(budget, Budget) else Budget(seconds=budget)
-    return get_placer(placer, **options).place(problem, chosen, seed)
+    chosen = get_placer(placer, **options)
+    if not isinstance(budget, Budget):
+        prepare(problem)
+        budget = Budget(seconds=budget)
+    return chosen.place(problem, budget, seed)
 
 
 def _published(path: str, has_cluster: bool) -> Problem:

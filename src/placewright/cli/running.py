@@ -12,7 +12,7 @@ from typing import Any
 
 from placewright.budget import Budget, Progress
 from placewright.placement import Placement
-from placewright.placers.base import Placer
+from placewright.placers.base import Placer, prepare
 from placewright.problem import Problem
 from placewright.text import time_text
 
@@ -22,6 +22,7 @@ def run_placer(
 ) -> Placement:
     """Place within the budget. The first Ctrl-C or SIGTERM asks for the best so far, the second one ends at once."""
     with _progress_line(placer.name, problem, show_progress) as on_progress:
+        prepare(problem)  # the first time this compiles the kernels, which is not the placer's time
         budget = Budget(seconds, evaluations, on_progress)
         with _interruptible(budget):
             return placer.place(problem, budget, seed)
@@ -56,7 +57,7 @@ def _progress_line(name: str, problem: Problem, wanted: bool) -> Iterator[Callab
     from rich.console import Console
     from rich.markup import escape
 
-    with Console(stderr=True).status(f"{escape(name)}: starting") as line:
+    with Console(stderr=True).status(f"{escape(name)}: preparing (the first run compiles for some seconds)") as line:
         last = 0.0
 
         def show(p: Progress) -> None:

@@ -102,6 +102,16 @@ class Placer(ABC):
         )
 
 
+def prepare(problem: Problem) -> None:
+    """Do what every answer needs, before the clock starts: compile the problem and, the first time, the kernels."""
+    from placewright.evaluate import check, lower_bound, prove_infeasible
+
+    prove_infeasible(problem)
+    lower_bound(problem)
+    single_device_values(problem)
+    check(problem, np.zeros(problem.n_ops, dtype=np.int32))
+
+
 @once_per_problem
 def single_device_values(problem: Problem) -> dict[str, float]:
     """Value of everything on one device, by device name; infinite where that is not allowed."""
