@@ -38,7 +38,8 @@ class Placement:
 
     ``status``: ``optimal`` (value meets the proven bound), ``feasible``, ``infeasible`` (broken by ``faults``: this
     assignment's, or, without one, the problem's own), ``timeout`` (nothing valid found in the budget). ``priority``
-    orders ready ops under ``overlap``, least first. ``stage`` numbers the pipeline stages.
+    orders ready ops under ``overlap``, least first. ``stage`` numbers the pipeline stages, ``replicas`` [devices]
+    counts the devices that share a stage's work.
     """
 
     problem: Problem
@@ -54,6 +55,7 @@ class Placement:
     evaluation: Evaluation | None = None
     priority: FloatArray | None = None
     stage: NDArray[np.int32] | None = None
+    replicas: NDArray[np.int32] | None = None
     note: str = ""
 
     @property
@@ -121,6 +123,9 @@ class Placement:
             document["assignment"] = {n: devices[d] for n, d in zip(names, self.device_of_op, strict=True)}
         if self.stage is not None:
             document["stage"] = dict(zip(names, self.stage.tolist(), strict=True))
+        if self.replicas is not None:
+            devices = self.problem.cluster.device_names
+            document["replicas"] = dict(zip(devices, self.replicas.tolist(), strict=True))
         if self.priority is not None:
             document["priority"] = dict(zip(names, self.priority.tolist(), strict=True))
         return document
@@ -143,6 +148,7 @@ def checked_placement(
     evaluations: int = 0,
     bound: float | None = None,
     priority: FloatArray | None = None,
+    replicas: NDArray[np.int32] | None = None,
     extra_faults: tuple[Fault, ...] = (),
     note: str = "",
 ) -> Placement:
@@ -151,8 +157,8 @@ def checked_placement(
     from placewright.evaluate.checking import stage_order
 
     device = np.ascontiguousarray(device_of_op, dtype=np.int32)
-    evaluation = evaluate(problem, device, priority)
-    faults = check(problem, device, priority) + extra_faults
+    evaluation = evaluate(problem, device, priority, replicas)
+    faults = check(problem, device, priority, replicas) + extra_faults
     best_bound = max(lower_bound(problem), bound if bound is not None else 0.0)
     order = stage_order(problem, device) if problem.execution == "pipeline" else None
     value = evaluation.value
@@ -174,6 +180,7 @@ def checked_placement(
         faults=faults,
         evaluation=evaluation,
         priority=priority,
+        replicas=replicas,
         stage=None if order is None else np.array([order.index(d) for d in device], dtype=np.int32),
         note=note,
     )
@@ -257,6 +264,7 @@ def match_placement(document: Any, problem: Problem, where: str) -> Placement:
         device,
         placer=str(document.get("placer", "file")),
         priority=_read_priority(document, problem, where),
+        replicas=_read_replicas(document, problem, where),
     )
 
 
@@ -271,6 +279,13 @@ def _read_priority(document: dict[str, Any], problem: Problem, where: str) -> Fl
                 f"{where}: 'priority' of '{shown(name)}' is {shown(str(value), 40)}, expected a finite number"
             )
     return np.array(values, dtype=np.float64)
+
+
+def _read_replicas(document: dict[str, Any], problem: Problem, where: str) -> NDArray[np.int32] | None:
+    if "replicas" not in document:
+        return None
+    table = Fields(document["replicas"], f"{where}: replicas")
+    return np.array([max(1, table.count(n, problem.n_devices)) for n in problem.cluster.device_names], dtype=np.int32)
 
 
 def _fault_document(fault: Fault) -> dict[str, Any]:

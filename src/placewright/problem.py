@@ -77,8 +77,9 @@ class Problem:
     """What is to be decided, and by which rules it is judged. Make one with :func:`build_problem` or a frontend.
 
     Times are in ``time_unit`` ("s", or "" for a published file's own unit). ``schedule`` and ``communication`` matter
-    to ``pipeline`` only: ``1f1b`` minimises max(FW + BW), ``gpipe`` max FW + max BW; copies are ``added`` to compute or
-    ``overlapped`` with it. ``contiguous`` asks ``pipeline`` stages to follow one another (forward ops only).
+    to ``pipeline`` only: ``1f1b`` minimises max(FW + BW), ``gpipe`` max FW + max BW; copies are ``added`` to compute
+    or ``overlapped`` with it. ``contiguous`` asks ``pipeline`` stages to follow one another (forward ops only). A
+    stage may be replicated over up to ``max_replicas`` devices of its kind, taking samples in turn.
     """
 
     graph: OpGraph
@@ -93,6 +94,10 @@ class Problem:
     schedule: Schedule = "1f1b"
     communication: Communication = "added"
     max_segments: int | None = None
+    max_replicas: int = 1
+    sync_s: FloatArray | None = (
+        None  # [ops, kinds]: one exchange of an op's weights between replicas, zero if not given
+    )
     rules: tuple[Rule, ...] = ()
     permitted: BoolArray | None = None  # [ops, devices]: what rules left open, once names are gone (after a reduction)
     time_unit: str = "s"
@@ -312,5 +317,9 @@ def _check_problem(p: Problem) -> None:
             f"objective '{p.objective}' does not go with execution model '{p.execution}': "
             "throughput is judged by 'pipeline', latency by 'overlap', 'sequential' or 'calls'"
         )
+    if p.sync_s is not None and p.sync_s.shape != p.op_time_s.shape:
+        raise InputError(f"sync_s has shape {p.sync_s.shape}, expected {p.op_time_s.shape}")
+    if p.max_replicas < 1:
+        raise InputError(f"at most {p.max_replicas} replicas is impossible; expected 1 or more")
     if p.max_segments is not None and p.max_segments < 1:
         raise InputError(f"at most {p.max_segments} segments is impossible; expected 1 or more")

@@ -230,3 +230,29 @@ def _without_overhead(problem: Problem) -> Problem:
 
 def _without_overhead_value(problem: Problem, row: np.ndarray) -> float:
     return evaluate(_without_overhead(problem), row).value
+
+
+@QUICK
+@given(
+    problems("pipeline", max_devices=4), st.sampled_from(["1f1b", "gpipe"]), st.sampled_from(["added", "overlapped"])
+)
+def test_replicated_stages_agree_with_the_twin(
+    case: tuple[Problem, np.ndarray], schedule: Any, communication: Any
+) -> None:
+    problem, rows = case
+    rng = np.random.default_rng(0)
+    sync = rng.exponential(1.0, problem.op_time_s.shape)
+    problem = problem.with_options(
+        max_replicas=3, sync_s=sync, schedule=schedule, communication=communication, contiguous=False
+    )
+    replicas = rng.integers(1, 4, problem.n_devices).astype(np.int32)
+    for row in rows:
+        value = pipeline_value(problem, row.tolist(), replicas.tolist())
+        assert close(evaluate(problem, row, replicas=replicas).value, value)
+        used = np.bincount(row, minlength=problem.n_devices) > 0
+        groups = problem.cluster.device_groups()
+        too_many = any(replicas[g][used[g]].sum() > len(g) for g in groups)
+        faults = check(problem, row, replicas=replicas)
+        assert too_many == any(f.code == "replicas" for f in faults)
+        if not faults:
+            assert lower_bound(problem) <= value

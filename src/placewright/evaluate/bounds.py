@@ -36,7 +36,7 @@ def _best_bound(problem: Problem) -> float:
     if problem.execution == "sequential":
         overhead = min(problem.cluster.kind_of(d).segment_overhead_s for d in problem.cluster.devices)
         return dual_bound(groups, shared=False) + overhead
-    best = max(dual_bound(groups, shared=True), float(fastest.max()))
+    best = max(dual_bound(groups, shared=True), float(fastest.max()) / problem.max_replicas)
     if problem.execution == "overlap":
         return max(best, critical_path(problem))
     if problem.schedule == "gpipe":

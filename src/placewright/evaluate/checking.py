@@ -17,7 +17,8 @@ class Fault:
     """One reason why a placement is not allowed, or why no placement is.
 
     ``code`` is one of ``unsupported, ruled-out, colocation, memory, contiguity, circular-calls, segments,
-    device-count`` and, for whole problems, ``no-device, too-big, total-memory``. ``limit`` and ``value`` are set
+    device-count,
+    replicas`` and, for whole problems, ``no-device, too-big, total-memory``. ``limit`` and ``value`` are set
     where numbers are compared.
     """
 
@@ -32,7 +33,12 @@ class Fault:
         return self.message
 
 
-def check(problem: Problem, device_of_op: NDArray[np.int32], priority: FloatArray | None = None) -> tuple[Fault, ...]:
+def check(
+    problem: Problem,
+    device_of_op: NDArray[np.int32],
+    priority: FloatArray | None = None,
+    replicas: NDArray[np.int32] | None = None,
+) -> tuple[Fault, ...]:
     """Return every fault of the placement, an empty tuple if it is valid."""
     from placewright.evaluate.single import evaluate
 
@@ -44,6 +50,8 @@ def check(problem: Problem, device_of_op: NDArray[np.int32], priority: FloatArra
         faults += _contiguity_faults(problem, device)
     if problem.execution == "calls" and np.isinf(evaluation.value) and not any(f.code == "unsupported" for f in faults):
         faults.append(Fault("circular-calls", "the accelerators' calls wait for each other in a circle"))
+    if replicas is not None:
+        faults += _replica_faults(problem, device, replicas)
     if problem.max_segments is not None and evaluation.segments > problem.max_segments:
         faults.append(
             Fault(
@@ -193,6 +201,22 @@ def _contiguity_faults(problem: Problem, device: NDArray[np.int32]) -> list[Faul
         steps.append(f"'{shown(problem.cluster.devices[s].name)}' needs to come before "
                      f"'{shown(problem.cluster.devices[d].name)}' ('{shown(u)}' -> '{shown(v)}')")  # fmt: skip
     return [Fault("contiguity", f"the stages do not form a chain: {' and '.join(steps)}", ops=tuple(ops))]
+
+
+def _replica_faults(problem: Problem, device: NDArray[np.int32], replicas: NDArray[np.int32]) -> list[Fault]:
+    faults = []
+    used = np.bincount(device, minlength=problem.n_devices) > 0
+    for d in np.flatnonzero(used & ((replicas < 1) | (replicas > problem.max_replicas))).tolist():
+        name, count = problem.cluster.devices[d].name, int(replicas[d])
+        text = f"the stage of '{shown(name)}' has {count} replicas, 1 to {problem.max_replicas} are allowed"
+        faults.append(Fault("replicas", text, device=name, limit=problem.max_replicas, value=count))
+    for group in problem.cluster.device_groups():
+        wanted = int(replicas[group][used[group]].sum())
+        if wanted > len(group):
+            name = problem.cluster.devices[group[0]].name
+            text = f"replicated stages need {wanted} devices like '{shown(name)}', there are {len(group)}"
+            faults.append(Fault("replicas", text, device=name, limit=len(group), value=wanted))
+    return faults
 
 
 def stage_order(problem: Problem, device: NDArray[np.int32]) -> list[int] | None:

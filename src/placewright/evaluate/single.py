@@ -46,8 +46,17 @@ class Slice(NamedTuple):
     peer: int = -1
 
 
-def evaluate(problem: Problem, device_of_op: NDArray[np.int32], priority: FloatArray | None = None) -> Evaluation:
-    """Evaluate one placement under the problem's execution model; faults do not matter here (see ``check``)."""
+def evaluate(
+    problem: Problem,
+    device_of_op: NDArray[np.int32],
+    priority: FloatArray | None = None,
+    replicas: NDArray[np.int32] | None = None,
+) -> Evaluation:
+    """Evaluate one placement under the problem's execution model; faults do not matter here (see ``check``).
+
+    ``replicas`` [devices] (``pipeline`` only): how many devices share the work of the stage on each device; the others
+    are not named, and hold no ops of their own.
+    """
     device = np.ascontiguousarray(device_of_op, dtype=np.int32)
     a = problem.arrays
     n_devices = problem.n_devices
@@ -67,7 +76,7 @@ def evaluate(problem: Problem, device_of_op: NDArray[np.int32], priority: FloatA
     elif problem.execution == "calls":
         value, load = _calls(problem, device)
     else:
-        value, load = _pipeline(problem, device)
+        value, load = _pipeline(problem, device, replicas)
     return Evaluation(
         value=float(value),
         load=load,
@@ -142,14 +151,33 @@ def _call_groups(
     return value, group, start, took
 
 
-def _pipeline(problem: Problem, device: NDArray[np.int32]) -> tuple[float, FloatArray]:
+def _pipeline(
+    problem: Problem, device: NDArray[np.int32], replicas: NDArray[np.int32] | None
+) -> tuple[float, FloatArray]:
     n = problem.n_devices
     compute, copies = np.empty((n, 2)), np.empty((n, 2))
     pipeline.loads(problem.arrays, device, compute, copies, np.empty(n, dtype=np.int64))
-    overlapped = problem.communication == "overlapped"
-    value = pipeline.max_load(compute, copies, overlapped, problem.schedule == "gpipe")
+    sync = np.zeros(n)
+    if replicas is not None:
+        compute, copies = compute / replicas[:, None], copies / replicas[:, None]
+        sync = _sync_load(problem, device, replicas)
+    overlapped, split = problem.communication == "overlapped", problem.schedule == "gpipe"
     work, sent = compute.sum(axis=1), copies.sum(axis=1)
-    return value, np.maximum(work, sent) if overlapped else work + sent
+    load = (np.maximum(work, sent) if overlapped else work + sent) + sync
+    if not sync.any():
+        return pipeline.max_load(compute, copies, overlapped, split), load
+    if not split:
+        return float(load.max()), load
+    parts = np.maximum(compute, copies) if overlapped else compute + copies
+    return float(parts[:, 0].max() + (parts[:, 1] + sync).max()), load
+
+
+def _sync_load(problem: Problem, device: NDArray[np.int32], replicas: NDArray[np.int32]) -> FloatArray:
+    """Seconds per sample that the replicas of each stage spend on agreeing about weights (a ring exchange)."""
+    if problem.sync_s is None:
+        return np.zeros(problem.n_devices)
+    once = problem.sync_s[np.arange(problem.n_ops), problem.cluster.device_kind[device]]
+    return 2 * (replicas - 1) / replicas * sums_by_index(device, once, problem.n_devices)
 
 
 def _op_time(problem: Problem, device: NDArray[np.int32], op: int) -> float:

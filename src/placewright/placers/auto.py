@@ -46,4 +46,4 @@ class AutoPlacer(Placer):
             else "budget"
         )
         note = f"{note}; best by {best.placer}; stopped: {stop}"
-        return Found(best.device_of_op, bound, best.priority, evaluations, note=note)
+        return Found(best.device_of_op, bound, best.priority, best.replicas, evaluations, note=note)

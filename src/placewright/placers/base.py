@@ -31,6 +31,7 @@ class Found(NamedTuple):
     device_of_op: NDArray[np.int32] | None
     bound: float | None = None
     priority: FloatArray | None = None
+    replicas: NDArray[np.int32] | None = None
     evaluations: int = 0
     infeasible: tuple[Fault, ...] = ()
     note: str = ""
@@ -68,7 +69,7 @@ class Placer(ABC):
             note = f"{self.name} found nothing better than everything on {name}"
             placement = self._finished(
                 problem,
-                found._replace(device_of_op=alone, priority=None, note=note),
+                found._replace(device_of_op=alone, priority=None, replicas=None, note=note),
                 seed,
                 budget.elapsed_s() - started,
             )
@@ -98,6 +99,7 @@ class Placer(ABC):
             evaluations=found.evaluations,
             bound=found.bound,
             priority=found.priority,
+            replicas=found.replicas,
             note=found.note,
         )
 

@@ -8,12 +8,22 @@ from placewright.evaluate.reference._copies import consumers, copy_time, direct_
 from placewright.problem import Problem, contiguity_edges
 
 
-def pipeline_value(problem: Problem, device: list[int]) -> float:
+def pipeline_value(problem: Problem, device: list[int], replicas: list[int] | None = None) -> float:
     """The largest load, or largest forward plus largest backward load under ``gpipe``."""
-    forward = [_load(problem, device, d, {False}) for d in range(problem.n_devices)]
-    backward = [_load(problem, device, d, {True}) for d in range(problem.n_devices)]
-    both = [_load(problem, device, d, {False, True}) for d in range(problem.n_devices)]
+    share = replicas or [1] * problem.n_devices
+    sync = [_sync(problem, device, d, share[d]) for d in range(problem.n_devices)]
+    forward = [_load(problem, device, d, {False}) / r for d, r in enumerate(share)]
+    backward = [_load(problem, device, d, {True}) / r + sync[d] for d, r in enumerate(share)]
+    both = [_load(problem, device, d, {False, True}) / r + sync[d] for d, r in enumerate(share)]
     return max(forward) + max(backward) if problem.schedule == "gpipe" else max(both)
+
+
+def _sync(problem: Problem, device: list[int], d: int, replicas: int) -> float:
+    if problem.sync_s is None:
+        return 0.0
+    kind = int(problem.cluster.device_kind[d])
+    total = sum(float(problem.sync_s[v, kind]) for v in range(problem.n_ops) if device[v] == d)
+    return 2 * (replicas - 1) / replicas * total
 
 
 def _load(problem: Problem, device: list[int], d: int, parts: set[bool]) -> float:
