@@ -62,6 +62,7 @@ def place(
     chosen = get_placer(placer, **options)
     if not isinstance(budget, Budget):
         prepare(problem)
+        chosen.warm_up()
         budget = Budget(seconds=budget)
     return chosen.place(problem, budget, seed)
 

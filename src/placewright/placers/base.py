@@ -75,6 +75,9 @@ class Placer(ABC):
             )
         return placement
 
+    def warm_up(self) -> None:  # noqa: B027
+        """Compile what the search needs; called before the clock starts. Nothing by default."""
+
     @abstractmethod
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         """Look for a good valid placement; called only for problems that are not infeasible at first sight."""

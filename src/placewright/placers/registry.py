@@ -16,6 +16,8 @@ BUILT_IN = {
     "single": "placewright.placers.single:SinglePlacer",
     "random": "placewright.placers.random:RandomPlacer",
     "topo": "placewright.placers.topo:TopoPlacer",
+    "dp": "placewright.placers.exact.dp:DpPlacer",
+    "dpl": "placewright.placers.dpl:DplPlacer",
     "expert": "placewright.placers.expert:ExpertPlacer",
 }
 GROUP = "placewright.placers"

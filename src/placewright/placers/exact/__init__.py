@@ -1,0 +1,1 @@
+"""Placers that prove their answers."""
