@@ -18,6 +18,7 @@ BUILT_IN = {
     "topo": "placewright.placers.topo:TopoPlacer",
     "dp": "placewright.placers.exact.dp:DpPlacer",
     "dpl": "placewright.placers.dpl:DplPlacer",
+    "pipedream": "placewright.placers.pipedream:PipedreamPlacer",
     "expert": "placewright.placers.expert:ExpertPlacer",
 }
 GROUP = "placewright.placers"
