@@ -62,7 +62,7 @@ def place(
     chosen = get_placer(placer, **options)
     if not isinstance(budget, Budget):
         prepare(problem)
-        chosen.warm_up()
+        chosen.warm_up(problem)
         budget = Budget(seconds=budget)
     return chosen.place(problem, budget, seed)
 

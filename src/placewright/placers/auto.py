@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from placewright.budget import Budget
-from placewright.placement import Placement
+from placewright.placement import OPTIMAL_GAP, Placement
 from placewright.placers.base import Found, Placer
-from placewright.placers.random import RandomPlacer
-from placewright.placers.single import SinglePlacer
-from placewright.placers.topo import TopoPlacer
+from placewright.placers.registry import get_placer
 from placewright.problem import Problem
 
-MEMBERS: tuple[type[Placer], ...] = (SinglePlacer, TopoPlacer, RandomPlacer)
+MEMBERS = ("single", "topo", "dpl", "dp", "random")  # cheapest first, those that cannot judge the problem left out
 
 
 class AutoPlacer(Placer):
@@ -19,31 +17,36 @@ class AutoPlacer(Placer):
     name = "auto"
     summary = "a portfolio of placers within the budget (the default)"
 
+    def warm_up(self, problem: Problem) -> None:
+        for member in _members(problem):
+            member.warm_up(problem)
+
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         best: Placement | None = None
-        bound, evaluations, ran = 0.0, 0, []
-        for member in MEMBERS:
+        bound, evaluations, ran, stop = 0.0, 0, [], "all members ran"
+        for member in _members(problem):
             if best is not None and budget.expired():
+                stop = "budget"
                 break
-            placement = member().place(problem, budget.part(budget.seconds), seed)
+            placement = member.place(problem, budget.part(budget.seconds), seed)
             ran.append(member.name)
             evaluations += placement.evaluations
-            if placement.device_of_op is not None:
-                bound = max(bound, placement.bound)
-                if best is None or placement.value < best.value:
-                    best = placement
+            if placement.device_of_op is None and placement.status == "infeasible":
+                return Found(None, evaluations=evaluations, infeasible=placement.faults, note=placement.note)
+            bound = max(bound, placement.bound)
+            if placement.is_valid and (best is None or placement.value < best.value):
+                best = placement
+            if best is not None:
                 budget.report(best.value, bound, evaluations, note=member.name)
-            if best is not None and best.status == "optimal":
-                break
+                if bound >= best.value * (1 - OPTIMAL_GAP):
+                    stop = "proven optimal"
+                    break
         note = f"ran {', '.join(ran)}"
         if best is None:
             return Found(None, evaluations=evaluations, note=f"{note}; none found a valid placement")
-        stop = (
-            "proven optimal"
-            if best.status == "optimal"
-            else "all members ran"
-            if len(ran) == len(MEMBERS)
-            else "budget"
-        )
         note = f"{note}; best by {best.placer}; stopped: {stop}"
         return Found(best.device_of_op, bound, best.priority, best.replicas, evaluations, note=note)
+
+
+def _members(problem: Problem) -> list[Placer]:
+    return [p for p in map(get_placer, MEMBERS) if problem.execution in p.executions]

@@ -75,7 +75,7 @@ class Placer(ABC):
             )
         return placement
 
-    def warm_up(self) -> None:  # noqa: B027
+    def warm_up(self, problem: Problem) -> None:  # noqa: B027
         """Compile what the search needs; called before the clock starts. Nothing by default."""
 
     @abstractmethod

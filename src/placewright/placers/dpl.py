@@ -22,8 +22,8 @@ class DplPlacer(Placer):
     def __init__(self, restarts: int = 8) -> None:
         self.restarts = restarts
 
-    def warm_up(self) -> None:
-        DpPlacer().warm_up()
+    def warm_up(self, problem: Problem) -> None:
+        DpPlacer().warm_up(problem)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         view = pipeline_view(problem)

@@ -31,7 +31,7 @@ class DpPlacer(Placer):
     summary = "optimal contiguous pipeline: dynamic programme over ideals"
     executions = ("pipeline",)
 
-    def warm_up(self) -> None:
+    def warm_up(self, problem: Problem) -> None:
         from placewright.testing.problems import random_problem
 
         self.search(random_problem(0, 3, 2, 1, "pipeline"), Budget(60.0), 0)
