@@ -61,6 +61,7 @@ def place(
     """
     chosen = get_placer(placer, **options)
     if not isinstance(budget, Budget):
+        chosen.check_installed()
         prepare(problem)
         chosen.warm_up(problem)
         budget = Budget(seconds=budget)

@@ -38,12 +38,14 @@ def compare(
     """
     from placewright.budget import parse_seconds
     from placewright.cli.running import run_placer
-    from placewright.placers.registry import get_placer, placer_names
+    from placewright.placers.registry import get_placer, get_placer_class, is_installed, placer_names
 
     seconds = parse_seconds(budget)
     names = [n.strip() for n in placers.split(",")] if placers is not None else None
     if names is None:
-        names = [n for n in placer_names() if n != "expert" or split is not None]
+        names = [
+            n for n in placer_names() if is_installed(get_placer_class(n)) and (n != "expert" or split is not None)
+        ]
     chosen = [get_placer(n, **({"split": split} if n == "expert" and split is not None else {})) for n in names]
     problem = o.load_problem(
         model, cluster, profile, objective, execution, pin, forbid, together,

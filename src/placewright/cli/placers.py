@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import typer
 
 from placewright.cli import options as o
+
+if TYPE_CHECKING:
+    from placewright.placers.base import Placer
+
+
+def _what(placer: type[Placer]) -> str:
+    from placewright.placers.registry import is_installed
+
+    return placer.summary if is_installed(placer) else f"{placer.summary} (needs 'placewright[{placer.extra}]')"
 
 
 def placers(as_json: o.Json = False) -> None:
@@ -25,5 +35,5 @@ def placers(as_json: o.Json = False) -> None:
 
     table = Table("placer", "what it does", "execution models")
     for c in classes:
-        table.add_row(c.name, c.summary, "all" if set(c.executions) == set(EXECUTIONS) else ", ".join(c.executions))
+        table.add_row(c.name, _what(c), "all" if set(c.executions) == set(EXECUTIONS) else ", ".join(c.executions))
     Console().print(table)

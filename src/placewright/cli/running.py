@@ -22,6 +22,7 @@ def run_placer(
 ) -> Placement:
     """Place within the budget. The first Ctrl-C or SIGTERM asks for the best so far, the second one ends at once."""
     with _progress_line(placer.name, problem, show_progress) as on_progress:
+        placer.check_installed()
         placer.warm_up(problem)
         prepare(problem)  # the first time this compiles the kernels, which is not the placer's time
         budget = Budget(seconds, evaluations, on_progress)

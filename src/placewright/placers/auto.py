@@ -5,7 +5,7 @@ from __future__ import annotations
 from placewright.budget import Budget
 from placewright.placement import OPTIMAL_GAP, Placement
 from placewright.placers.base import Found, Placer
-from placewright.placers.registry import get_placer
+from placewright.placers.registry import get_placer, get_placer_class, is_installed
 from placewright.problem import Problem
 
 MEMBERS = ("single", "topo", "dpl", "dp", "random")  # cheapest first, those that cannot judge the problem left out
@@ -49,4 +49,6 @@ class AutoPlacer(Placer):
 
 
 def _members(problem: Problem) -> list[Placer]:
-    return [p for p in map(get_placer, MEMBERS) if problem.execution in p.executions]
+    exact = () if problem.contiguous else ("milp",)
+    names = [n for n in (*MEMBERS, *exact) if is_installed(get_placer_class(n))]
+    return [p for p in map(get_placer, names) if problem.execution in p.executions]

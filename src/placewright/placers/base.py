@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.budget import Budget
+from placewright.errors import MissingExtraError
 from placewright.placement import Placement, checked_placement, no_placement
 from placewright.problem import EXECUTIONS, Problem, once_per_problem
 
@@ -48,11 +50,14 @@ class Placer(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     executions: ClassVar[tuple[str, ...]] = EXECUTIONS
+    requires: ClassVar[tuple[str, ...]] = ()  # optional packages, and the extra that installs them
+    extra: ClassVar[str] = ""
 
     def place(self, problem: Problem, budget: Budget | None = None, seed: int = 0) -> Placement:
         """Return a checked placement with value, bound and provenance; never worse than the best single device."""
         from placewright.evaluate import prove_infeasible
 
+        self.check_installed()
         budget = budget or Budget()
         started = budget.elapsed_s()
         faults = prove_infeasible(problem)
@@ -74,6 +79,13 @@ class Placer(ABC):
                 budget.elapsed_s() - started,
             )
         return placement
+
+    @classmethod
+    def check_installed(cls) -> None:
+        """Raise :class:`MissingExtraError` if an optional package is missing."""
+        for package in cls.requires:
+            if find_spec(package) is None:
+                raise MissingExtraError(package, cls.extra)
 
     def warm_up(self, problem: Problem) -> None:  # noqa: B027
         """Compile what the search needs; called before the clock starts. Nothing by default."""

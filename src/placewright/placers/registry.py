@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from placewright.errors import InputError, suggestion
+from placewright.errors import InputError, MissingExtraError, suggestion
 from placewright.placers.base import Placer
 from placewright.text import shown
 
@@ -19,6 +19,9 @@ BUILT_IN = {
     "dp": "placewright.placers.exact.dp:DpPlacer",
     "dpl": "placewright.placers.dpl:DplPlacer",
     "pipedream": "placewright.placers.pipedream:PipedreamPlacer",
+    "local-search": "placewright.placers.local_search:LocalSearchPlacer",
+    "milp": "placewright.placers.exact.milp:MilpPlacer",
+    "partition": "placewright.placers.partition:PartitionPlacer",
     "expert": "placewright.placers.expert:ExpertPlacer",
 }
 GROUP = "placewright.placers"
@@ -42,6 +45,15 @@ def get_placer_class(name: str) -> type[Placer]:
     if not (isinstance(loaded, type) and issubclass(loaded, Placer)):
         raise InputError(f"placer '{shown(name)}' is not a placewright.placers.Placer class")
     return loaded
+
+
+def is_installed(placer: type[Placer]) -> bool:
+    """True if the optional packages that the placer needs are there."""
+    try:
+        placer.check_installed()
+    except MissingExtraError:
+        return False
+    return True
 
 
 def get_placer(name: str, **options: Any) -> Placer:

@@ -1,0 +1,30 @@
+"""``partition``: balanced hypergraph partitioning over the accelerators, the role that Scotch has in the literature."""
+
+from __future__ import annotations
+
+from placewright.budget import Budget
+from placewright.evaluate.batch import cpu_count
+from placewright.placers.assignment.partition import partition
+from placewright.placers.assignment.view import assignment_view
+from placewright.placers.base import Found, Placer
+from placewright.problem import Problem
+
+
+class PartitionPlacer(Placer):
+    """Balances time over the accelerators and cuts little communication; order and memory are not looked at.
+
+    A baseline for ``contiguous=False``; its parts rarely form a chain.
+    """
+
+    name = "partition"
+    summary = "hypergraph partition by mt-KaHyPar (baseline, order and memory ignored)"
+    executions = ("pipeline",)
+    requires = ("mtkahypar",)
+    extra = "partition"
+
+    def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
+        view = assignment_view(problem)
+        result = partition(view.units, problem.schedule, problem.communication, threads=cpu_count(), seed=seed)
+        if result.device_of_unit is None:
+            return Found(None, note=result.reason)
+        return Found(view.to_ops(result.device_of_unit), evaluations=1)
