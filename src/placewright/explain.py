@@ -24,6 +24,8 @@ def idle_reasons(placement: Placement) -> dict[str, str]:
     reasons = {}
     groups = placement.problem.cluster.device_groups()
     for d in np.flatnonzero(placement.evaluation.ops == 0).tolist():
+        if d in placement.replica_of:
+            continue
         group = next(i for i, g in enumerate(groups) if d in g)
         if placement.problem.rules or group not in seen:  # equal devices have equal reasons
             seen[group] = _idle_reason(placement, d)

@@ -69,6 +69,19 @@ class Placement:
     def is_valid(self) -> bool:
         return self.device_of_op is not None and not self.faults
 
+    @property
+    def replica_of(self) -> dict[int, int]:
+        """Devices that share the stage of another one: their number, and the number of the device that is named."""
+        if self.replicas is None or self.evaluation is None:
+            return {}
+        shared: dict[int, int] = {}
+        for group in self.problem.cluster.device_groups():
+            free = [d for d in group if self.evaluation.ops[d] == 0]
+            for lead in group:
+                if self.evaluation.ops[lead] > 0:
+                    shared.update((free.pop(0), lead) for _ in range(min(len(free), int(self.replicas[lead]) - 1)))
+        return shared
+
     def device_of(self, op_name: str) -> str:
         """Name of the device that an op runs on."""
         if self.device_of_op is None:

@@ -10,18 +10,27 @@ import pytest
 from placewright.api import load, place
 from placewright.budget import Budget
 from placewright.errors import InputError
-from placewright.placers import Found, Placer, get_placer, placer_names
+from placewright.placers import Found, Placer, get_placer, get_placer_class, placer_names
 from placewright.placers.auto import MEMBERS
 from placewright.problem import Problem
 from placewright.testing import PlacerContract, random_problem
 
 AUTOMATIC = [n for n in placer_names() if n != "expert"]
+CASES = [(n, execution) for n in AUTOMATIC for execution in get_placer_class(n).executions]
 
 
 class TestEveryPlacer(PlacerContract):
-    @pytest.fixture(params=AUTOMATIC)
-    def placer(self, request: pytest.FixtureRequest) -> Placer:
-        return get_placer(request.param)
+    @pytest.fixture(params=CASES, ids=lambda case: "-".join(case))
+    def case_of_placer(self, request: pytest.FixtureRequest) -> tuple[str, str]:
+        return request.param  # type: ignore[no-any-return]
+
+    @pytest.fixture
+    def placer(self, case_of_placer: tuple[str, str]) -> Placer:
+        return get_placer(case_of_placer[0])
+
+    @pytest.fixture
+    def execution(self, case_of_placer: tuple[str, str]) -> str:
+        return case_of_placer[1]
 
 
 def test_unknown_placer_gets_suggestions() -> None:

@@ -27,6 +27,7 @@ def compare(
     contiguous: o.Contiguous = True,
     schedule: o.ScheduleName = "1f1b",
     communication: o.CommunicationName = "added",
+    replicas: o.Replicas = 1,
     split: o.SplitFile = None,
     as_json: o.Json = False,
 ) -> None:
@@ -50,6 +51,7 @@ def compare(
     problem = o.load_problem(
         model, cluster, profile, objective, execution, pin, forbid, together,
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
+        max_replicas=replicas,
     )  # fmt: skip
     usable = [p for p in chosen if problem.execution in p.executions or placers is not None]
     results = [run_placer(p, problem, seconds, evaluations, seed, show_progress=not as_json) for p in usable]

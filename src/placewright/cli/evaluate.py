@@ -23,6 +23,7 @@ def evaluate(
     contiguous: o.Contiguous = True,
     schedule: o.ScheduleName = "1f1b",
     communication: o.CommunicationName = "added",
+    replicas: o.Replicas = 1,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -44,6 +45,7 @@ def evaluate(
     problem = o.load_problem(
         model, cluster, profile, objective, execution, pin, forbid, together,
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
+        max_replicas=replicas,
     )  # fmt: skip
     placement = read_placement(placement_file, problem)
     if as_json:

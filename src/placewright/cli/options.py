@@ -40,6 +40,9 @@ ScheduleName = Annotated[
 CommunicationName = Annotated[
     str, typer.Option("--communication", help="pipeline copies: added to compute or overlapped with it")
 ]
+Replicas = Annotated[
+    int, typer.Option("--replicas", min=1, help="a pipeline stage may use up to this many devices of a kind")
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print the result line only")]
 SplitFile = Annotated[str | None, typer.Option("--split", help="the split that placer 'expert' reads")]

@@ -27,6 +27,7 @@ def place(
     contiguous: o.Contiguous = True,
     schedule: o.ScheduleName = "1f1b",
     communication: o.CommunicationName = "added",
+    replicas: o.Replicas = 1,
     split: o.SplitFile = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="write the placement as JSON")] = None,
     as_json: o.Json = False,
@@ -49,6 +50,7 @@ def place(
     problem = o.load_problem(
         model, cluster, profile, objective, execution, pin, forbid, together,
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
+        max_replicas=replicas,
     )  # fmt: skip
     placement = run_placer(chosen, problem, seconds, evaluations, seed, show_progress=not (as_json or quiet))
     if output is not None and placement.is_valid:

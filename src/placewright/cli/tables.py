@@ -67,15 +67,17 @@ def _device_table(p: Placement) -> Table:
     headers = ("ops", "load", "busy", "memory", "limit", "alone")
     table = Table("device", "kind", *(_right(h) for h in headers))
     for d, device in enumerate(p.problem.cluster.devices):
-        load = float(p.evaluation.load[d])
+        lead = p.replica_of.get(d, d)
+        load = float(p.evaluation.load[lead])
         busy = load / p.value if p.value > 0 and math.isfinite(p.value) else 0.0
+        ops = f"as {shown(p.problem.cluster.devices[lead].name)}" if lead != d else str(p.evaluation.ops[d])
         table.add_row(
             escape(shown(device.name)),
             escape(shown(device.kind)),
-            str(p.evaluation.ops[d]),
+            escape(ops),
             time_text(load, unit),
-            f"{busy:.0%}" if p.evaluation.ops[d] else "idle",
-            bytes_text(p.evaluation.memory_bytes[d]),
+            f"{busy:.0%}" if p.evaluation.ops[lead] else "idle",
+            bytes_text(p.evaluation.memory_bytes[lead]),
             bytes_text(device.memory_bytes),
             time_text(alone[device.name], unit) if math.isfinite(alone[device.name]) else "not possible",
         )
