@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import BoolArray, FloatArray, sums_by_index
-from placewright.problem import Problem, contiguity_edges
+from placewright.problem import Problem, Rule, contiguity_edges
 from placewright.text import bytes_text, shown, shown_list
 
 
@@ -154,8 +154,10 @@ def _support_faults(problem: Problem, device: NDArray[np.int32]) -> list[Fault]:
 
 
 def _broken_rule(problem: Problem, op: int, device: int) -> str:
-    alone = problem.with_options
-    return next(str(r) for r in problem.rules if not alone(rules=(r,)).allowed[op, device])
+    def breaks(rule: Rule) -> bool:
+        return not problem.with_options(rules=(rule,)).allowed[op, device]
+
+    return next((str(rule) for rule in problem.rules if breaks(rule)), "not permitted there")
 
 
 def _colocation_faults(problem: Problem, device: NDArray[np.int32]) -> list[Fault]:
