@@ -2,11 +2,12 @@
 
     python benchmarks/simulator.py [--quick]
 
-Every placement is a fresh random one (repeating one lets the branch predictor learn it). The pure-Python simulator
-follows the rules of a published one: one op at a time per device in order of readiness, 5.7 us after each op, one
+Every placement is a fresh random one (repeating one lets the branch predictor learn it). Both pure-Python simulators
+follow the rules of a published one: one op at a time per device in order of readiness, 5.7 us after each op, one
 output bus per device at 7.6 GB/s with 25 us after each transfer, one transfer serving all remote consumers, no
-contention at the receiver. It is written for speed (integer ids, counters, tuple events). Rates are for all cores;
-the Python programs use one.
+contention at the receiver. ``plain`` is written as one would write it (objects, events that call back), as the
+published program is; ``tuned`` is written for speed (integer ids, counters, tuple events). They must agree. Rates are
+for all cores; the Python programs use one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,11 +57,97 @@ def make_problem(n_ops: int, n_devices: int) -> Problem:
     return Problem(graph, cluster, times, graph.weight_bytes, link.copy_s(graph.tensor_bytes)[:, None])
 
 
-def pure_python_makespan_us(
+class PlainSimulator:
+    """Rules 1 to 5 of the published simulator in ordinary object style."""
+
+    class Op:
+        def __init__(self, name: str, took_us: float, size_bytes: float) -> None:
+            self.name, self.took_us, self.size_bytes = name, took_us, size_bytes
+            self.inputs: list[PlainSimulator.Op] = []
+            self.consumers: list[PlainSimulator.Op] = []
+
+    class Channel:
+        def __init__(self) -> None:
+            self.is_busy = False
+            self.waiting: list[tuple[float, int, PlainSimulator.Op]] = []
+
+    def __init__(self, ops: list[PlainSimulator.Op], device_of: dict[str, int]) -> None:
+        self.ops, self.device_of = ops, device_of
+        self.devices = {d: self.Channel() for d in set(device_of.values())}
+        self.buses = {d: self.Channel() for d in set(device_of.values())}
+        self.arrived: dict[str, set[str]] = {op.name: set() for op in ops}
+        self.events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self.counter = 0
+        self.now_us = 0.0
+
+    def run(self) -> float:
+        for op in self.ops:
+            if not op.inputs:
+                self.make_ready(op)
+        while self.events:
+            self.now_us, _, callback, arguments = heapq.heappop(self.events)
+            callback(*arguments)
+        return self.now_us
+
+    def later(self, delay_us: float, callback: Callable[..., None], *arguments: Any) -> None:
+        self.counter += 1
+        heapq.heappush(self.events, (self.now_us + delay_us, self.counter, callback, arguments))
+
+    def make_ready(self, op: Op) -> None:
+        self.counter += 1
+        device = self.devices[self.device_of[op.name]]
+        heapq.heappush(device.waiting, (self.now_us, self.counter, op))
+        self.start_next(device)
+
+    def start_next(self, device: Channel) -> None:
+        if not device.is_busy and device.waiting:
+            _, _, op = heapq.heappop(device.waiting)
+            device.is_busy = True
+            self.later(op.took_us, self.finish, op)
+            self.later(op.took_us + (OP_GAP_US if op.took_us else 0.0), self.release_device, device)
+
+    def release_device(self, device: Channel) -> None:
+        device.is_busy = False
+        self.start_next(device)
+
+    def finish(self, op: Op) -> None:
+        home = self.device_of[op.name]
+        for consumer in op.consumers:
+            if self.device_of[consumer.name] == home:
+                self.satisfy(op, consumer)
+        if any(self.device_of[c.name] != home for c in op.consumers):
+            self.counter += 1
+            heapq.heappush(self.buses[home].waiting, (self.now_us, self.counter, op))
+            self.send_next(self.buses[home])
+
+    def send_next(self, bus: Channel) -> None:
+        if not bus.is_busy and bus.waiting:
+            _, _, op = heapq.heappop(bus.waiting)
+            bus.is_busy = True
+            took_us = op.size_bytes / BYTES_PER_US
+            self.later(took_us, self.deliver, op)
+            self.later(took_us + BUS_GAP_US, self.release_bus, bus)
+
+    def release_bus(self, bus: Channel) -> None:
+        bus.is_busy = False
+        self.send_next(bus)
+
+    def deliver(self, op: Op) -> None:
+        for consumer in op.consumers:
+            if self.device_of[consumer.name] != self.device_of[op.name]:
+                self.satisfy(op, consumer)
+
+    def satisfy(self, op: Op, consumer: Op) -> None:
+        self.arrived[consumer.name].add(op.name)
+        if len(self.arrived[consumer.name]) == len(consumer.inputs):
+            self.make_ready(consumer)
+
+
+def tuned_makespan_us(
     times_us: list[float], bytes_out: list[float], consumers: list[list[int]], n_inputs: list[int], device: list[int],
     n_devices: int,
 ) -> float:  # fmt: skip
-    """Rules 1 to 5 of the published simulator, with one heap of events, written for speed within plain Python."""
+    """The same rules written for speed within Python."""
     ready: list[list[tuple[float, int, int]]] = [[] for _ in range(n_devices)]
     bus: list[list[tuple[float, int, int]]] = [[] for _ in range(n_devices)]
     device_idle, bus_idle = [True] * n_devices, [True] * n_devices
@@ -125,20 +214,30 @@ def pure_python_makespan_us(
     return last
 
 
-def python_rate(problem: Problem, rows: np.ndarray) -> float:
+def python_rates(problem: Problem, rows: np.ndarray) -> tuple[float, float]:
+    """Placements per second of the plain and the tuned simulator; their makespans are compared."""
     g = problem.graph
     times = (problem.op_time_s[:, 0] * 1e6).tolist()
     size = np.zeros(g.n_ops)
     size[g.tensor_producer] = g.tensor_bytes
+    sizes = size.tolist()
     consumers: list[list[int]] = [[] for _ in range(g.n_ops)]
+    ops = [PlainSimulator.Op(n, t, b) for n, t, b in zip(g.op_names, times, sizes, strict=True)]
     for u, v in zip(g.edge_producer.tolist(), g.consumer_op.tolist(), strict=True):
         consumers[u].append(v)
+        ops[u].consumers.append(ops[v])
+        ops[v].inputs.append(ops[u])
     inputs = np.diff(g.input_ptr).tolist()
     placements = [r.tolist() for r in rows]
+    by_name = [dict(zip(g.op_names, row, strict=True)) for row in placements]
     began = time.perf_counter()
-    for row in placements:
-        pure_python_makespan_us(times, size.tolist(), consumers, inputs, row, problem.n_devices)
-    return len(rows) / (time.perf_counter() - began)
+    plain = [PlainSimulator(ops, device_of).run() for device_of in by_name]
+    plain_s = time.perf_counter() - began
+    began = time.perf_counter()
+    tuned = [tuned_makespan_us(times, sizes, consumers, inputs, row, problem.n_devices) for row in placements]
+    tuned_s = time.perf_counter() - began
+    assert np.allclose(plain, tuned, rtol=1e-9)
+    return len(rows) / plain_s, len(rows) / tuned_s
 
 
 def reference_rate(problem: Problem, row: np.ndarray) -> float:
@@ -192,18 +291,17 @@ def main() -> None:
     began = time.perf_counter()
     evaluate_many(make_problem(10, 2), np.zeros((1, 10), dtype=np.int32))
     print(f"first call (compiling or loading the cache): {time.perf_counter() - began:.2f} s\n")
-    print("   ops  devices   placements/s    pure Python/s   times   reference/s     target")
+    print("   ops  devices   placements/s   plain Python/s (times)   tuned Python/s (times)   reference/s     target")
     for n_ops in SIZES:
         for n_devices in (2, 4, 8):
             problem = make_problem(n_ops, n_devices)
             rate = fast_rate(problem, rng, 0.5 if quick else 2.0)
-            rows = rng.integers(0, n_devices, (max(1, 20_000 // n_ops), n_ops)).astype(np.int32)
-            plain = python_rate(problem, rows)
-            twin = reference_rate(problem, rows[0]) if n_ops == SIZES[0] else float("nan")
+            rows = rng.integers(0, n_devices, (max(1, 50_000 // n_ops), n_ops)).astype(np.int32)
+            plain, tuned = python_rates(problem, rows)
+            twin = f"{reference_rate(problem, rows[0]):>13,.2f}" if n_ops == SIZES[0] else f"{'':>13}"
             target = f"{TARGETS[n_ops]:>10,}" if n_devices == 4 else ""
-            print(
-                f"{n_ops:>6} {n_devices:>8} {rate:>14,.0f} {plain:>16,.1f} {rate / plain:>7.0f} {twin:>13,.2f} {target}"
-            )
+            ratios = f"{plain:>12,.1f} {f'({rate / plain:.0f})':>10} {tuned:>13,.1f} {f'({rate / tuned:.0f})':>10}"
+            print(f"{n_ops:>6} {n_devices:>8} {rate:>14,.0f} {ratios} {twin} {target}", flush=True)
     first, warm = cold_start_s()
     print(f"\nplacewright evaluate, 1,000 ops, from process start: first {first:.2f} s, cache warm {warm:.2f} s")
 
