@@ -94,6 +94,17 @@ def _is_allowed(allowed: Any, colocation_first: Any, device: Any) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def _rules_matter(allowed: Any, colocation_first: Any) -> bool:
+    for v in range(colocation_first.shape[0]):
+        if colocation_first[v] != v:
+            return True
+        for d in range(allowed.shape[1]):
+            if not allowed[v, d]:
+                return True
+    return False
+
+
+@njit(cache=True, nogil=True)
 def _excess(used: Any, limit: Any) -> float:
     total = 0.0
     for d in range(used.shape[0]):
@@ -111,6 +122,8 @@ def _overlap(
     nothing, full = empty_record(0, 0, n_devices), empty_record(0, 0, n_devices)
     intervals = np.empty((0, 4))
     used, segment = np.empty(n_devices), np.empty(n_ops, dtype=np.int32)
+    # What holds for every placement is not asked of each one.
+    rules_matter = _rules_matter(a.allowed, a.colocation_first)
     memory_matters = a.memory_bytes.sum() + a.live_bytes.sum() > a.memory_limit_bytes.min()
     for b in range(lo, hi):
         device = devices[b]
@@ -130,7 +143,7 @@ def _overlap(
         else:
             value[b] = simulate(a, device, priority, w, nothing)
         excess[b] = _excess(used, a.memory_limit_bytes) if memory_matters else 0.0
-        valid[b] = excess[b] == 0.0 and _is_allowed(a.allowed, a.colocation_first, device)
+        valid[b] = excess[b] == 0.0 and (not rules_matter or _is_allowed(a.allowed, a.colocation_first, device))
         if valid[b] and max_segments > 0:
             valid[b] = find_segments(a, device, segment) <= max_segments
 
