@@ -42,8 +42,9 @@ def print_placement(p: Placement, console: Console) -> None:
 
 
 def print_comparison(placements: list[Placement], console: Console) -> None:
-    """Print one row per placer, best first."""
+    """Print one row per placer, best first; the gap is to the best bound that any of them proved."""
     unit = placements[0].problem.time_unit
+    bound = max((p.bound for p in placements if math.isfinite(p.bound)), default=0.0)
     table = Table("placer", "status", *(_right(h) for h in ("value", "gap", "seconds", "segments", "moved")))
     for p in sorted(placements, key=lambda p: (not p.is_valid, p.value)):
         e = p.evaluation
@@ -51,13 +52,12 @@ def print_comparison(placements: list[Placement], console: Console) -> None:
             escape(p.placer),
             p.status if not p.faults else f"{p.status} ({len(p.faults)} faults)",
             time_text(p.value, unit),
-            _percent(p.gap) if p.is_valid else "—",
+            _percent(p.value / bound - 1 if bound > 0 else math.inf) if p.is_valid else "—",
             f"{p.seconds:.2f}",
             str(e.segments) if e else "—",
             bytes_text(e.bytes_moved) if e else "—",
         )
     console.print(table)
-    bound = max(p.bound for p in placements if math.isfinite(p.bound))
     _say(console, f"proven bound {time_text(bound, unit)}")
 
 

@@ -19,7 +19,7 @@ from placewright.placers.assignment.units import Communication, FloatArray, IntA
 
 LARGEST_LP_ENTRIES = 400_000
 LARGEST_COLUMN_UNITS = 3_000
-ATTEMPTS, ATTEMPT_SHARE = 3, 0.25  # tries per target, and the share of the time left for each
+ATTEMPTS, ATTEMPT_SHARE = 3, 0.2  # tries per target, and the share of the time left for each
 PROOF_MARGIN = 1e-8  # a disproved target counts as a bound a hair below it
 
 
@@ -164,9 +164,9 @@ def column_bound(
 
 def _next_target(value: float, lower: float, ceiling: float, goal_gap: float, final_gap: float) -> float | None:
     # An easier target first: the prices that disprove it are nearly right for the next one.
-    for gap in (5 * goal_gap, goal_gap):
-        goal = value / (1 + gap) * (1 + 1e-7)
-        if lower < goal < ceiling:
+    for gap in (10 * goal_gap, 5 * goal_gap, goal_gap):
+        goal = value / (1 + gap) * (1 + 1e-6)
+        if lower * (1 + 1e-6) < goal < ceiling:
             return goal
     top = min(ceiling, value * (1 - 0.5 * final_gap))
     if top - lower <= 0.25 * final_gap * value:
