@@ -60,6 +60,6 @@ def _idle_reason(placement: Placement, d: int) -> str:
     op = problem.graph.op_names[int(np.flatnonzero(units.unit_of_op == fitting[best])[0])]
     change = values[best] / placement.value - 1 if placement.value > 0 else 0.0
     if values[best] < placement.value * (1 - 1e-9):
-        return f"moving '{shown(op, 40)}' there would gain {-change:.2%}: give the search a longer --budget"
+        return f"moving '{shown(op, 40)}' there would gain {-change:.2%}, which {shown(placement.placer)} did not find"
     value = time_text(values[best], problem.time_unit)
     return f"no single move there pays; the best, '{shown(op, 40)}', gives {value} ({change:+.2%}; {tried})"
