@@ -40,7 +40,7 @@ def test_bounds_and_search(seed: int) -> None:
     units = random_units(seed)
     objective, communication = MODES[seed % 4]
     optimum = brute_force(units, objective, communication)
-    found = local_search(units, objective, communication, iterations=40_000, seed=seed, threads=1)
+    found = local_search(units, objective, communication, iterations=200_000, seed=seed, threads=1)
     if found.device_of_unit is None:
         assert not np.isfinite(optimum)
         return
@@ -129,3 +129,15 @@ def test_baselines(seed: int) -> None:
     assert descent.value == pytest.approx(evaluate(free, descent.device_of_unit))
     parts = partition(free, seed=seed)
     assert parts.value == pytest.approx(evaluate(free, parts.device_of_unit))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_overlapped_bounds_are_not_priced_on_summed_loads(seed: int) -> None:
+    # Compute and copies of like size: a set within the limit when they overlap is far beyond it when they are added.
+    units = random_units(5000 + seed)
+    scale = np.nanmean(np.where(np.isfinite(units.forward_time), units.forward_time, np.nan)) + 1e-3
+    units = units._replace(tensor_in=units.tensor_in + scale, tensor_out=units.tensor_out + scale)
+    optimum = brute_force(units, "1f1b", "overlapped")
+    if np.isfinite(optimum):
+        raised = column_bound(units, lambda: 3 * optimum, 0.0, "overlapped", seconds=3.0, assignments=[])
+        assert raised <= optimum * (1 + 1e-7)

@@ -117,9 +117,8 @@ def solve(
         return SolveResult(None, np.inf, np.inf, "infeasible", board.trace)
     status = _run_workers(units, objective, communication, contiguity, board, goal_gap, seed, deadline, over)
     if board.best is None:
-        return SolveResult(
-            None, np.inf, board.bound, "infeasible" if status == "infeasible" else "unknown", board.trace
-        )
+        outcome: Status = "infeasible" if status == "infeasible" else "unknown"
+        return SolveResult(None, np.inf, board.bound, outcome, board.trace)
     closed = board.closed(0.0)
     return SolveResult(board.best, board.value, board.bound, "optimal" if closed else "feasible", board.trace)
 

@@ -39,12 +39,8 @@ def work_bound(units: Units) -> float:
         rent, levy = np.where(live, 1.0, 0.0), np.zeros(len(live))
     best = 0.0
     speed = 1.0 / np.maximum(np.where(np.isfinite(work), work, 0.0).sum(axis=0), 1e-300)
-    for weight, tax in (
-        (rent, levy),
-        (rent, np.zeros(len(live))),
-        (live / units.kind_count.sum(), np.zeros(len(live))),
-        (speed, 0 * levy),
-    ):
+    none = np.zeros(len(live))
+    for weight, tax in ((rent, levy), (rent, none), (live.astype(float), none), (speed * live, none)):
         best = max(best, _weighted_work(units, work, weight, tax))
     return best
 

@@ -45,7 +45,8 @@ class ColumnGeneration:
         self.problems: dict[int, SetProblem] = {kind: set_problem(units, kind, overlapped) for kind in self.kinds}
         self.programmes: dict[int, SetProgramme] = {}
         self.facts = facts
-        self.frontiers = {kind: build_frontiers(self.problems[kind]) for kind in self.kinds}
+        # The walk over frontiers limits compute plus copies; an overlapped load is the larger of the two.
+        self.frontiers = {kind: None if overlapped else build_frontiers(self.problems[kind]) for kind in self.kinds}
         self.looseness = 0.0
         self.rng = np.random.default_rng(seed)
         self.known: set[tuple[int, bytes]] = set()
