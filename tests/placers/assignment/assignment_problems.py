@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 
-from placewright.placers.assignment.units import Ops, Units, combine_loads, evaluate, load_table, units_from_ops
+from placewright.placers.assignment.units import Units, combine_loads, evaluate, load_table, units_from_ops
+from placewright.placers.pipeline.units import Ops
 
 
 def random_ops(rng: np.random.Generator) -> Ops:

@@ -12,28 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import sums_by_index
+from placewright.placers.pipeline.units import Ops
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 Objective = Literal["1f1b", "gpipe"]
 Communication = Literal["added", "overlapped"]
-
-
-class Ops(NamedTuple):
-    """One op-level problem. Ops are in a topological order, tensors sorted by producer."""
-
-    op_time: FloatArray  # [n, K], inf = the kind does not support the op
-    memory_bytes: FloatArray  # [n]
-    is_backward: BoolArray  # [n]
-    colocation: NDArray[np.int64]  # [n], -1 = none
-    tensor_producer: IntArray  # [T]
-    consumer_ptr: IntArray  # [T + 1]
-    consumer_op: IntArray  # [E]
-    tensor_in: FloatArray  # [T, K]
-    tensor_out: FloatArray  # [T, K]
-    kind_count: NDArray[np.int64]  # [K]
-    kind_memory: FloatArray  # [K], inf = unlimited
 
 
 class Units(NamedTuple):

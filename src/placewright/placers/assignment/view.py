@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.placers.assignment.units import Ops, Units, units_from_ops
+from placewright.placers.assignment.units import Units, units_from_ops
 from placewright.placers.pipeline.view import pipeline_view
 from placewright.problem import Problem, once_per_problem
 
@@ -40,6 +40,6 @@ class AssignmentView(NamedTuple):
 def assignment_view(problem: Problem) -> AssignmentView:
     """Translate a problem."""
     view = pipeline_view(problem)
-    units, unit_of_op = units_from_ops(Ops(*view.ops))
+    units, unit_of_op = units_from_ops(view.ops)
     devices = np.array([d for sort in view.devices for d in sort], dtype=np.int32)
     return AssignmentView(units, unit_of_op, devices, view.is_exact)
