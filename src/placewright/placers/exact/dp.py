@@ -17,6 +17,7 @@ from placewright.placers.pipeline.view import PipelineView, memory_cannot_bind, 
 from placewright.problem import Problem
 
 MAX_IDEALS = 4_000_000
+MAX_COVERING_EDGES = 30_000_000  # ideals times ways to grow them: what a few hundred MiB hold
 ANY_TIME = 5e-324  # the least number above zero: only ops that take no time at all are merged away
 
 
@@ -61,7 +62,7 @@ class DpPlacer(Placer):
             communication=problem.communication,
             max_replicas=problem.max_replicas,
             sync_cost=sync_per_unit(view, unit_of_op),
-            max_ideals=MAX_IDEALS,
+            max_ideals=min(MAX_IDEALS, MAX_COVERING_EDGES // _width(units)),
             seed=seed,
             should_stop=budget.expired,
             threads=cpu_count(),
@@ -83,6 +84,16 @@ class DpPlacer(Placer):
             evaluations=pipeline.pairs_visited,
             note=proof,
         )
+
+
+def _width(units: Units) -> int:
+    """The largest number of units equally far from the start: about how many ways an ideal can grow."""
+    level = np.zeros(len(units.memory_bytes), dtype=np.int64)
+    ptr, successor = units.successor_ptr.tolist(), units.successor
+    for u in range(len(level)):  # units are numbered in a topological order
+        after = successor[ptr[u] : ptr[u + 1]]
+        level[after] = np.maximum(level[after], level[u] + 1)
+    return int(np.bincount(level).max(initial=1))
 
 
 def sync_per_unit(view: PipelineView, unit_of_op: NDArray[np.int64]) -> FloatArray | None:
