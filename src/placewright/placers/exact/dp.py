@@ -17,7 +17,7 @@ from placewright.placers.pipeline.view import PipelineView, memory_cannot_bind, 
 from placewright.problem import Problem
 
 MAX_IDEALS = 4_000_000
-MAX_COVERING_EDGES = 30_000_000  # ideals times ways to grow them: what a few hundred MiB hold
+MAX_COVERING_EDGES = 40_000_000  # ideals times ways to grow them: what a few hundred MiB hold
 ANY_TIME = 5e-324  # the least number above zero: only ops that take no time at all are merged away
 
 
