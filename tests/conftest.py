@@ -8,12 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from placewright.frontends.workload import workload_document
 from placewright.problem import Problem
 from placewright.testing import random_graph
 
 _HERE = Path(__file__).resolve().parents[1]
+
+# The same random problems on every run of continuous integration; new ones on every run by hand.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 
 @pytest.fixture(scope="session")
