@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from placewright.cli.main import run
+from placewright.placers import placer_names
 
 KEYS = {
     "status", "objective", "execution", "value", "bound", "gap", "placer", "seconds", "seed", "devices",
@@ -136,6 +137,19 @@ def test_importing_the_package_is_light() -> None:
     script = f"import sys, placewright; print([m for m in '{heavy}'.split() if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", placer_names())
+def test_placers_do_not_need_the_test_packages(name: str) -> None:
+    script = (
+        "import sys; sys.modules.update(pytest=None, hypothesis=None)\n"
+        "import placewright as pw; from placewright.placers import get_placer_class\n"
+        f"execution = get_placer_class({name!r}).executions[-1]\n"
+        "problem = pw.load('zoo:chain?ops=4', cluster='p100x2', execution=execution)\n"
+        f"print(pw.place(problem, {name!r}, 5.0).is_valid if {name!r} != 'expert' else True)"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert result.stdout.strip() == "True", result.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -33,9 +33,9 @@ class DpPlacer(Placer):
     executions = ("pipeline",)
 
     def warm_up(self, problem: Problem) -> None:
-        from placewright.testing.problems import random_problem
+        from placewright.api import load
 
-        self.search(random_problem(0, 3, 2, 1, "pipeline"), Budget(60.0), 0)
+        self.search(load("zoo:chain?ops=3", cluster="p100x2", objective="throughput"), Budget(60.0), 0)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         view = pipeline_view(problem)
