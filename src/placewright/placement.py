@@ -166,12 +166,12 @@ def checked_placement(
     note: str = "",
 ) -> Placement:
     """Evaluate and check an assignment and attach the best bound known (``bound`` if it beats the cheap ones)."""
-    from placewright.evaluate import check, evaluate, lower_bound
-    from placewright.evaluate.checking import stage_order
+    from placewright.evaluate import evaluate, lower_bound
+    from placewright.evaluate.checking import find_faults, stage_order
 
     device = np.ascontiguousarray(device_of_op, dtype=np.int32)
     evaluation = evaluate(problem, device, priority, replicas)
-    faults = check(problem, device, priority, replicas) + extra_faults
+    faults = find_faults(problem, device, evaluation, replicas) + extra_faults
     best_bound = max(lower_bound(problem), bound if bound is not None else 0.0)
     order = stage_order(problem, device) if problem.execution == "pipeline" else None
     value = evaluation.value

@@ -117,6 +117,11 @@ class Problem:
     def needs_contiguous_stages(self) -> bool:
         return self.execution == "pipeline" and self.contiguous
 
+    @property
+    def memory_cannot_bind(self) -> bool:
+        """True if even the smallest memory holds everything that is resident."""
+        return bool(self.memory_bytes.sum() <= min(d.memory_bytes for d in self.cluster.devices))
+
     @cached_property
     def links(self) -> LinkTable:
         return self.cluster.link_table()

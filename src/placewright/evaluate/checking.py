@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import BoolArray, FloatArray, sums_by_index
-from placewright.problem import Problem, Rule, contiguity_edges
+from placewright.problem import Problem, Rule, once_per_problem
 from placewright.text import bytes_text, shown, shown_list
+
+if TYPE_CHECKING:
+    from placewright.evaluate.single import Evaluation
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,17 @@ def check(
     """Return every fault of the placement, an empty tuple if it is valid."""
     from placewright.evaluate.single import evaluate
 
+    return find_faults(problem, device_of_op, evaluate(problem, device_of_op, priority), replicas)
+
+
+def find_faults(
+    problem: Problem,
+    device_of_op: NDArray[np.int32],
+    evaluation: Evaluation,
+    replicas: NDArray[np.int32] | None = None,
+) -> tuple[Fault, ...]:
+    """:func:`check` for a placement that has been evaluated already."""
     device = np.asarray(device_of_op, dtype=np.int32)
-    evaluation = evaluate(problem, device, priority)
     faults = _support_faults(problem, device) + _colocation_faults(problem, device)
     faults += _memory_faults(problem, evaluation.memory_bytes)
     if problem.needs_contiguous_stages:
@@ -64,6 +77,7 @@ def check(
     return tuple(faults)
 
 
+@once_per_problem
 def prove_infeasible(problem: Problem) -> tuple[Fault, ...]:
     """Return reasons why no valid placement can exist; empty if none of these simple proofs applies.
 
@@ -191,7 +205,7 @@ def _contiguity_faults(problem: Problem, device: NDArray[np.int32]) -> list[Faul
     stages = stage_order(problem, device)
     if stages is not None:
         return []
-    source, target = contiguity_edges(problem)
+    source, target = problem.arrays.order_source, problem.arrays.order_target
     witness: dict[tuple[int, int], int] = {}
     for e in np.flatnonzero(device[source] != device[target]).tolist():
         witness.setdefault((int(device[source[e]]), int(device[target[e]])), e)
@@ -223,7 +237,7 @@ def _replica_faults(problem: Problem, device: NDArray[np.int32], replicas: NDArr
 
 def stage_order(problem: Problem, device: NDArray[np.int32]) -> list[int] | None:
     """Return the used devices in pipeline order, or ``None`` if their stages depend on each other in a circle."""
-    source, target = contiguity_edges(problem)
+    source, target = problem.arrays.order_source, problem.arrays.order_target
     pairs = {(int(s), int(d)) for s, d in zip(device[source], device[target], strict=True) if s != d}
     # First op first, so that unrelated stages come in the model's own order.
     _, first = np.unique(device, return_index=True)

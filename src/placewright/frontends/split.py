@@ -14,9 +14,9 @@ from placewright.errors import InputError
 from placewright.evaluate.checking import Fault
 from placewright.files import write_whole
 from placewright.frontends._fields import Fields
-from placewright.frontends.workload import op_ids, unknown_ids
+from placewright.frontends.workload import op_ids
 from placewright.problem import Problem
-from placewright.text import shown
+from placewright.text import shown, shown_list
 
 
 class Split(NamedTuple):
@@ -54,7 +54,8 @@ def match_split(document: Any, problem: Problem, where: str) -> Split:
             unknown = [i for i in ids if i not in position]
             if unknown:
                 raise InputError(
-                    f"{where}: '{name}' names nodes that the problem does not have: {unknown_ids(unknown, set())}"
+                    f"{where}: '{name}' names nodes that the problem does not have: "
+                    + shown_list([str(i) for i in unknown])
                 )
             for i in ids:
                 if device[position[i]] not in (-1, d):
@@ -63,25 +64,22 @@ def match_split(document: Any, problem: Problem, where: str) -> Split:
     return Split(problem, _follow_classes(problem, device, where), faults)
 
 
-def split_document(problem: Problem, device_of_op: NDArray[np.int32], loads: NDArray[np.float64]) -> dict[str, Any]:
+def split_document(problem: Problem, device_of_op: NDArray[np.int32]) -> dict[str, Any]:
     """A placement in the published split format, as plain data."""
-    ids = op_ids(problem)
+    from placewright.evaluate import evaluate
+
+    ids, evaluation = op_ids(problem), evaluate(problem, device_of_op)
     document: dict[str, Any] = {"fpgas": [], "cpus": []}
     for d, host in enumerate(problem.cluster.is_host.tolist()):
         nodes = sorted(ids[v] for v in np.flatnonzero(device_of_op == d).tolist())
-        document["cpus" if host else "fpgas"].append({"load": float(loads[d]), "nodes": nodes})
-    document["maxLoad" if problem.objective == "throughput" else "totalLatency"] = float(loads.max())
+        document["cpus" if host else "fpgas"].append({"load": float(evaluation.load[d]), "nodes": nodes})
+    document["maxLoad" if problem.objective == "throughput" else "totalLatency"] = evaluation.value
     return document
 
 
 def write_split(problem: Problem, device_of_op: NDArray[np.int32], path: str | Path) -> None:
     """Write a placement as a split that other programs for the published problems read."""
-    from placewright.evaluate import evaluate
-
-    evaluation = evaluate(problem, device_of_op)
-    document = split_document(problem, device_of_op, evaluation.load)
-    document["maxLoad" if problem.objective == "throughput" else "totalLatency"] = evaluation.value
-    write_whole(path, json.dumps(document, indent=1) + "\n")
+    write_whole(path, json.dumps(split_document(problem, device_of_op), indent=1) + "\n")
 
 
 def _stages(top: Fields, name: str) -> list[list[int]]:

@@ -22,7 +22,7 @@ from placewright.files import read_json, write_whole
 from placewright.frontends._fields import Fields
 from placewright.graph import build_graph
 from placewright.problem import Problem
-from placewright.text import shown, shown_list
+from placewright.text import shown
 
 MAX_DEVICES = 1024  # of each kind; a larger number in a file is taken for a mistake
 _COST_TOLERANCE = 1e-6
@@ -119,6 +119,7 @@ def workload_document(problem: Problem) -> dict[str, Any]:
     kinds = [k.name for k in problem.cluster.kinds]
     fpga = times[:, kinds.index(accelerator)] if accelerator is not None else np.full(g.n_ops, np.inf)
     cpu = times[:, kinds.index(host)] if host is not None else np.zeros(g.n_ops)
+    is_grouped = _is_grouped(problem)
     layers = g.metadata.get("layer_ids", (None,) * g.n_ops)
     document["nodes"] = [
         {
@@ -128,7 +129,7 @@ def workload_document(problem: Problem) -> dict[str, Any]:
             "cpuLatency": float(cpu[v]),
             "fpgaLatency": float(fpga[v]) if np.isfinite(fpga[v]) else 0.0,
             "isBackwardNode": bool(g.is_backward[v]),
-            **({"colorClass": int(problem.group_of_op[v])} if _is_grouped(problem)[v] else {}),
+            **({"colorClass": int(problem.group_of_op[v])} if is_grouped[v] else {}),
             **({"layerId": layers[v]} if layers[v] is not None else {}),
             "size": float(problem.memory_bytes[v]),
         }
@@ -258,8 +259,3 @@ def _expressible_kinds(problem: Problem) -> tuple[str | None, str | None]:
 
 def _finite_limit(limit_bytes: float) -> float:
     return limit_bytes if math.isfinite(limit_bytes) else 1e30
-
-
-def unknown_ids(ids: list[int], known: set[int]) -> str:
-    """Quote the ids that are not known."""
-    return shown_list([str(i) for i in ids if i not in known])

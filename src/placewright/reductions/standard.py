@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.problem import Problem, contiguity_edges
+from placewright.problem import Problem
 from placewright.reductions.contract import Reduced, Reduction, acyclic_labels, contract, strongly_connected
 
 _NO_TIME = 1e-6  # as in the published preprocessing
@@ -23,10 +23,6 @@ def _additive(problem: Problem) -> bool:
     return problem.execution == "pipeline" or (problem.execution == "sequential" and no_overhead)
 
 
-def _memory_cannot_bind(problem: Problem) -> bool:
-    return bool(problem.memory_bytes.sum() <= min(d.memory_bytes for d in problem.cluster.devices))
-
-
 def _same_devices(problem: Problem, u: NDArray[np.integer], v: NDArray[np.integer]) -> NDArray[np.bool_]:
     """True where the first op of each pair may go wherever the second may."""
     return np.asarray((problem.allowed[u] | ~problem.allowed[v]).all(axis=1))
@@ -38,7 +34,7 @@ def _apply_group_colocated(problem: Problem) -> Reduced:
 
 
 def _apply_contract_sccs(problem: Problem) -> Reduced:
-    source, target = contiguity_edges(problem)
+    source, target = problem.arrays.order_source, problem.arrays.order_target
     group = problem.group_of_op
     components = strongly_connected(problem.n_ops, group[source], group[target])
     united = group.astype(np.int64)
@@ -133,13 +129,13 @@ fold_constants = Reduction(
     "fold_constants",
     "an op without inputs and time joins its only consumer",
     _apply_fold_constants,
-    is_exact=lambda p: _additive(p) and _memory_cannot_bind(p) and _is_exactly_free(p),
+    is_exact=lambda p: _additive(p) and p.memory_cannot_bind and _is_exactly_free(p),
 )
 merge_free = Reduction(
     "merge_free",
     "an op without time that touches one other op joins it",
     _apply_merge_free,
-    is_exact=lambda p: _additive(p) and _memory_cannot_bind(p) and _is_exactly_free(p),
+    is_exact=lambda p: _additive(p) and p.memory_cannot_bind and _is_exactly_free(p),
 )
 merge_chains = Reduction(
     "merge_chains",

@@ -13,7 +13,7 @@ from placewright.placers.base import Found, Placer
 from placewright.placers.pipeline.ideals import solve_ideals
 from placewright.placers.pipeline.model import Pipeline
 from placewright.placers.pipeline.units import Units, build_units
-from placewright.placers.pipeline.view import PipelineView, memory_cannot_bind, pipeline_view, staffed
+from placewright.placers.pipeline.view import PipelineView, pipeline_view, staffed
 from placewright.problem import Problem
 
 MAX_IDEALS = 4_000_000
@@ -39,7 +39,7 @@ class DpPlacer(Placer):
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         view = pipeline_view(problem)
-        lossless = memory_cannot_bind(problem)
+        lossless = problem.memory_cannot_bind
         # Merging ops without time into their neighbour moves their bytes, too: exact only where memory cannot bind.
         units, unit_of_op = build_units(view.ops, merge_trivial=lossless, trivial_time=ANY_TIME)
         pipeline = self._solve(problem, view, units, unit_of_op, budget, seed)

@@ -54,11 +54,6 @@ def pipeline_view(problem: Problem) -> PipelineView:
     return PipelineView(ops, sorts, sync, is_exact=bool((links.direct < 0).all()))
 
 
-def memory_cannot_bind(problem: Problem) -> bool:
-    """True if even the smallest memory holds everything."""
-    return bool(problem.memory_bytes.sum() <= min(d.memory_bytes for d in problem.cluster.devices))
-
-
 def staffed(
     view: PipelineView, stages: Sequence[Stage], unit_of_op: NDArray[np.int64], n_devices: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
