@@ -32,6 +32,7 @@ class OpGraph:
     name: str
     op_names: tuple[str, ...]
     op_types: tuple[str, ...]
+    op_classes: tuple[str, ...]  # the sort of work, as in op_classes.py, whatever the framework calls it
     module_paths: tuple[str, ...]
     weight_bytes: FloatArray  # [ops]
     flops: FloatArray  # [ops]
@@ -41,6 +42,8 @@ class OpGraph:
     tensor_bytes: FloatArray  # [tensors]
     consumer_ptr: IntArray  # [tensors + 1] into consumer_op
     consumer_op: IntArray  # distinct and ascending within a tensor
+    tensor_names: tuple[str, ...]
+    tensor_shapes: tuple[tuple[int, ...], ...]
     metadata: dict[str, Any] = field(default_factory=dict)  # what a frontend needs on the way back
 
     @property
@@ -99,17 +102,21 @@ def build_graph(
     tensors: Sequence[tuple[int, float, Sequence[int]]],
     *,
     op_types: Sequence[str] | None = None,
+    op_classes: Sequence[str] | None = None,
     module_paths: Sequence[str] | None = None,
     weight_bytes: Sequence[float] | FloatArray | None = None,
     flops: Sequence[float] | FloatArray | None = None,
     is_backward: Sequence[bool] | BoolArray | None = None,
     colocation: Sequence[int] | IntArray | None = None,
+    tensor_names: Sequence[str] | None = None,
+    tensor_shapes: Sequence[tuple[int, ...]] | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> tuple[OpGraph, NDArray[np.int64]]:
     """Build an :class:`OpGraph` from ops in any order, and return it with the order it chose.
 
-    ``tensors`` holds (producer, bytes, consumers) by op position. The second result gives, for each op of the graph,
-    its position in the input, so that per-op data kept elsewhere can follow: ``data_in_graph_order = data[order]``.
+    ``tensors`` holds (producer, bytes, consumers) by op position; ``tensor_names`` and ``tensor_shapes`` are
+    parallel to it. The second result gives, for each op of the graph, its position in the input, so that per-op data
+    kept elsewhere can follow: ``data_in_graph_order = data[order]``.
     Ops that already are in topological order keep it. Raises :class:`InputError` for an empty graph, equal names
     or unknown ends, and :class:`CycleError` for a cycle.
 
@@ -136,6 +143,7 @@ def build_graph(
         name=name,
         op_names=tuple(op_names[i] for i in order),
         op_types=tuple(op_types[i] for i in order) if op_types is not None else ("",) * n,
+        op_classes=tuple(op_classes[i] for i in order) if op_classes is not None else ("",) * n,
         module_paths=tuple(module_paths[i] for i in order) if module_paths is not None else ("",) * n,
         weight_bytes=_column(weight_bytes, n, np.float64, 0.0)[order],
         flops=_column(flops, n, np.float64, 0.0)[order],
@@ -145,6 +153,8 @@ def build_graph(
         tensor_bytes=sizes[tensor_order],
         consumer_ptr=ptr.astype(np.int32),
         consumer_op=(np.concatenate(new_consumers) if new_consumers else _EMPTY).astype(np.int32),
+        tensor_names=tuple(tensor_names[t] for t in tensor_order) if tensor_names else ("",) * len(producer),
+        tensor_shapes=tuple(tensor_shapes[t] for t in tensor_order) if tensor_shapes else ((),) * len(producer),
         metadata=dict(metadata or {}),
     )
     for column in vars(graph).values():
