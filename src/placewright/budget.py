@@ -6,11 +6,18 @@ import math
 import re
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from placewright.errors import InputError
 from placewright.text import shown
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from placewright.graph import FloatArray
+
+OPTIMAL_GAP = 1e-9  # value and bound this close: the rest is rounding
 _UNIT_S = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -24,8 +31,21 @@ class Progress(NamedTuple):
     note: str = ""
 
 
+class Incumbent(NamedTuple):
+    """The best valid placement that placers working on one budget know."""
+
+    device_of_op: NDArray[np.int32]
+    value: float
+    priority: FloatArray | None = None
+    replicas: NDArray[np.int32] | None = None
+    placer: str = ""
+
+
 class Budget:
     """Time and evaluations a placer may spend; interruptible from another thread or a signal handler.
+
+    Parts of a budget share one ``incumbent``, which searches may start from, and one proven ``bound``; a part has
+    expired when the two meet.
 
     Placers ask :meth:`expired` at least every tenth of a second and then return the best they have.
 
@@ -42,6 +62,8 @@ class Budget:
         self.seconds = seconds
         self.evaluations = evaluations
         self.is_interrupted = False
+        self.incumbent: Incumbent | None = None
+        self.bound = 0.0
         self._on_progress = on_progress
         self._start = time.monotonic()
 
@@ -55,14 +77,30 @@ class Budget:
 
     def expired(self) -> bool:
         """True when the placer has to come to an end."""
-        return self.is_interrupted or self.elapsed_s() >= self.seconds
+        return self.is_interrupted or self.elapsed_s() >= self.seconds or self.is_closed()
+
+    def is_closed(self) -> bool:
+        """True when the incumbent is proven optimal."""
+        return self.incumbent is not None and self.bound >= self.incumbent.value * (1 - OPTIMAL_GAP)
+
+    def offer(self, incumbent: Incumbent) -> bool:
+        """Take a valid placement as the incumbent if it is better than the present one."""
+        if self.incumbent is not None and incumbent.value >= self.incumbent.value:
+            return False
+        self.incumbent = incumbent
+        return True
+
+    def raise_bound(self, bound: float) -> None:
+        """Take a proven lower bound of every valid placement if it is better than the present one."""
+        self.bound = max(self.bound, bound)
 
     def interrupt(self) -> None:
         """Ask the placer to come to an end now."""
         self.is_interrupted = True
 
     def report(self, value: float = math.inf, bound: float = 0.0, evaluations: int = 0, note: str = "") -> None:
-        """Tell whoever watches what has been reached."""
+        """Tell whoever watches what has been reached; a ``bound`` is proven for every valid placement."""
+        self.raise_bound(bound)
         if self._on_progress is not None:
             self._on_progress(Progress(self.elapsed_s(), value, bound, evaluations, note))
 
@@ -72,12 +110,31 @@ class Budget:
 
 
 class _PartBudget(Budget):
+    """Shares what is known with the budget it is a part of."""
+
     def __init__(self, whole: Budget, seconds: float) -> None:
-        super().__init__(seconds, whole.evaluations, whole._on_progress)
         self._whole = whole
+        super().__init__(seconds, whole.evaluations, whole._on_progress)
 
     def expired(self) -> bool:
         return self._whole.expired() or super().expired()
+
+    @property
+    def incumbent(self) -> Incumbent | None:
+        return self._whole.incumbent
+
+    @incumbent.setter
+    def incumbent(self, incumbent: Incumbent | None) -> None:
+        if incumbent is not None:
+            self._whole.incumbent = incumbent
+
+    @property
+    def bound(self) -> float:
+        return self._whole.bound
+
+    @bound.setter
+    def bound(self, bound: float) -> None:
+        self._whole.bound = max(self._whole.bound, bound)
 
 
 def parse_seconds(text: str) -> float:

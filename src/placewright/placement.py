@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.budget import OPTIMAL_GAP
 from placewright.errors import InputError, suggestion
 from placewright.files import read_json, write_whole
 from placewright.frontends._fields import Fields
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
 FORMAT = "placewright-placement/1"
-OPTIMAL_GAP = 1e-9
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,8 @@ from placewright.api import load, place
 from placewright.budget import Budget
 from placewright.errors import InputError
 from placewright.placers import Found, Placer, get_placer, get_placer_class, placer_names
-from placewright.placers.auto import MEMBERS
 from placewright.problem import Problem
-from placewright.testing import PlacerContract, random_problem
+from placewright.testing import PlacerContract
 
 AUTOMATIC = [n for n in placer_names() if n != "expert"]
 CASES = [(n, execution) for n in AUTOMATIC for execution in get_placer_class(n).executions]
@@ -60,14 +59,6 @@ def test_third_party_placers_come_by_entry_point(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("placewright.placers.registry.entry_points", lambda **_: [Entry()])
     assert "last" in placer_names()
     assert isinstance(get_placer("last"), LastDevice)
-
-
-def test_auto_is_never_worse_than_its_members() -> None:
-    for seed in range(10):
-        problem = random_problem(seed, 12, 3, 2, "pipeline" if seed % 2 else "overlap", limits=True)
-        members = [m for m in map(get_placer, MEMBERS) if problem.execution in m.executions]
-        best = min(m.place(problem, Budget(5), 0).value for m in members)
-        assert place(problem, "auto", 5).value <= best
 
 
 def test_random_gets_better_with_more_evaluations() -> None:

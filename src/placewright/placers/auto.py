@@ -2,53 +2,75 @@
 
 from __future__ import annotations
 
-from placewright.budget import Budget
-from placewright.placement import OPTIMAL_GAP, Placement
+from typing import NamedTuple
+
+from placewright.budget import Budget, Incumbent
 from placewright.placers.base import Found, Placer
-from placewright.placers.registry import get_placer, get_placer_class, is_installed
+from placewright.placers.registry import BUILT_IN, get_placer, get_placer_class, is_installed
 from placewright.problem import Problem
 
-MEMBERS = ("single", "topo", "dpl", "dp", "random")  # cheapest first, those that cannot judge the problem left out
+
+class Step(NamedTuple):
+    """A member's turn: it may use ``share`` of the time that is left then, on graphs of up to ``max_ops`` ops."""
+
+    placer: str
+    share: float = 1.0
+    max_ops: int = 1_000_000_000
+
+
+# Cheap bounds and constructive placers first, then exact methods that may end early, then search with what is left.
+PLANS: dict[str, tuple[Step, ...]] = {
+    "overlap": (Step("single"), Step("topo"), Step("random", 0.05)),
+    "sequential": (Step("single"), Step("topo"), Step("random", 0.05)),
+    "calls": (Step("single"), Step("topo"), Step("random", 0.05)),
+    "pipeline": (Step("single"), Step("topo"), Step("dpl", 0.5), Step("dp", 0.7), Step("milp")),
+}
 
 
 class AutoPlacer(Placer):
-    """A portfolio, cheapest members first, sharing one incumbent and one bound."""
+    """A portfolio by plan: members share one incumbent and one bound, and the run ends when the two meet."""
 
     name = "auto"
     summary = "a portfolio of placers within the budget (the default)"
 
     def warm_up(self, problem: Problem) -> None:
-        for member in _members(problem):
+        for _, member in _plan(problem):
             member.warm_up(problem)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
-        best: Placement | None = None
-        bound, evaluations, ran, stop = 0.0, 0, [], "all members ran"
-        for member in _members(problem):
-            if best is not None and budget.expired():
-                stop = "budget"
+        shared = budget.part(budget.seconds)
+        evaluations, ran, stop = 0, [], "every member ran"
+        for step, member in _plan(problem):
+            if shared.is_closed():
+                stop = "proven optimal"
                 break
-            placement = member.place(problem, budget.part(budget.seconds), seed)
+            if shared.expired() and shared.incumbent is not None:
+                stop = "budget used"
+                break
+            placement = member.place(problem, shared.part(shared.remaining_s() * step.share), seed)
             ran.append(member.name)
             evaluations += placement.evaluations
             if placement.device_of_op is None and placement.status == "infeasible":
                 return Found(None, evaluations=evaluations, infeasible=placement.faults, note=placement.note)
-            bound = max(bound, placement.bound)
-            if placement.is_valid and (best is None or placement.value < best.value):
-                best = placement
-            if best is not None:
-                budget.report(best.value, bound, evaluations, note=member.name)
-                if bound >= best.value * (1 - OPTIMAL_GAP):
-                    stop = "proven optimal"
-                    break
+            shared.raise_bound(placement.bound)
+            if placement.is_valid and placement.device_of_op is not None:
+                found = Incumbent(
+                    placement.device_of_op, placement.value, placement.priority, placement.replicas, member.name
+                )
+                if shared.offer(found):
+                    budget.report(placement.value, shared.bound, evaluations, note=member.name)
+        if shared.is_closed():
+            stop = "proven optimal"
         note = f"ran {', '.join(ran)}"
+        best = shared.incumbent
         if best is None:
             return Found(None, evaluations=evaluations, note=f"{note}; none found a valid placement")
         note = f"{note}; best by {best.placer}; stopped: {stop}"
-        return Found(best.device_of_op, bound, best.priority, best.replicas, evaluations, note=note)
+        return Found(best.device_of_op, shared.bound, best.priority, best.replicas, evaluations, note=note)
 
 
-def _members(problem: Problem) -> list[Placer]:
-    exact = () if problem.contiguous else ("milp",)
-    names = [n for n in (*MEMBERS, *exact) if is_installed(get_placer_class(n))]
-    return [p for p in map(get_placer, names) if problem.execution in p.executions]
+def _plan(problem: Problem) -> list[tuple[Step, Placer]]:
+    steps = [s for s in PLANS[problem.execution] if problem.n_ops <= s.max_ops and s.placer in BUILT_IN]
+    if problem.contiguous:
+        steps = [s for s in steps if s.placer != "milp"]  # dp proves the same, sooner
+    return [(s, get_placer(s.placer)) for s in steps if is_installed(get_placer_class(s.placer))]

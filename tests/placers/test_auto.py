@@ -1,0 +1,51 @@
+"""``auto``: never worse than its members, says what it ran, stops when nothing is left to prove."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from placewright import place
+from placewright.budget import Budget, Incumbent
+from placewright.placers import get_placer
+from placewright.placers.auto import PLANS
+from placewright.problem import EXECUTIONS, Execution
+from placewright.testing.problems import random_problem
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("seed", range(3))
+def test_never_worse_than_its_members(execution: Execution, seed: int) -> None:
+    problem = random_problem(seed, 12, 3, 2, execution, limits=True)
+    members = [get_placer(step.placer) for step in PLANS[execution]]
+    best = min(m.place(problem, Budget(3, evaluations=2000), 0).value for m in members)
+    assert get_placer("auto").place(problem, Budget(3, evaluations=2000), 0).value <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_every_member_of_a_plan_is_made_for_it(execution: str) -> None:
+    assert all(execution in get_placer(step.placer).executions for step in PLANS[execution])
+
+
+def test_it_says_what_ran_and_why_it_stopped() -> None:
+    placement = place(random_problem(1, 8, 2, 2, "pipeline"), "auto", 5)
+    assert placement.status == "optimal"
+    assert placement.note.startswith("ran single")
+    assert "stopped: proven optimal" in placement.note
+
+
+def test_parts_of_a_budget_share_what_is_known() -> None:
+    problem = random_problem(0, 5, 2, 1, "overlap")
+    whole = Budget(100.0)
+    part = whole.part(10.0).part(5.0)
+    single = place(problem, "single", 1)
+    assert single.device_of_op is not None
+    assert part.offer(Incumbent(single.device_of_op, single.value))
+    assert not whole.offer(Incumbent(single.device_of_op, single.value))
+    part.report(bound=single.value / 2)
+    assert (whole.bound, whole.expired()) == (single.value / 2, False)
+    part.raise_bound(single.value)
+    assert cast(Incumbent, whole.incumbent).value == single.value
+    assert whole.is_closed()
+    assert part.expired()
