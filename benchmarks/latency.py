@@ -2,9 +2,9 @@
 
     python benchmarks/latency.py [--budget 10] [--execution overlap] [--ops 1000,10000] [--seeds 2] [--json FILE]
 
-Problems are layered random graphs. ``ccr`` is the time of all copies over all edges divided by the time of all ops (their
-mean over kinds): 0.4 is compute-bound, 4 communication-bound. Machines are 4 equal devices, and 2, 3 and 4 devices of
-unlike kinds, each kind fast at other ops, around host memory. Seconds are wall time after warm-up.
+Problems are layered random graphs. ``ccr`` is the time of all copies over all edges divided by the time of all ops
+(their mean over kinds): 0.4 is compute-bound, 4 communication-bound. Machines are 4 equal devices, and 2, 3 and 4
+devices of unlike kinds, each kind fast at other ops, around host memory. Seconds are wall time after warm-up.
 """
 
 from __future__ import annotations

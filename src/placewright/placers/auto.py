@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from placewright.budget import Budget, Incumbent
 from placewright.placers.base import Found, Placer
-from placewright.placers.registry import BUILT_IN, get_placer, get_placer_class, is_installed
+from placewright.placers.registry import get_placer, get_placer_class, is_installed
 from placewright.problem import Problem
 
 
@@ -23,7 +23,14 @@ PLANS: dict[str, tuple[Step, ...]] = {
     "overlap": (Step("single"), Step("topo"), Step("random", 0.05)),
     "sequential": (Step("single"), Step("topo"), Step("random", 0.05)),
     "calls": (Step("single"), Step("topo"), Step("random", 0.05)),
-    "pipeline": (Step("single"), Step("topo"), Step("dpl", 0.5), Step("dp", 0.7), Step("milp")),
+    "pipeline": (Step("single"), Step("topo"), Step("dpl", 0.5), Step("dp")),
+    "pipeline, not contiguous": (
+        Step("single"),
+        Step("topo"),
+        Step("dpl", 0.2),
+        Step("local-search", 0.3),
+        Step("milp"),
+    ),
 }
 
 
@@ -34,19 +41,20 @@ class AutoPlacer(Placer):
     summary = "a portfolio of placers within the budget (the default)"
 
     def warm_up(self, problem: Problem) -> None:
-        for _, member in _plan(problem):
-            member.warm_up(problem)
+        for step in plan_for(problem):
+            get_placer(step.placer).warm_up(problem)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         shared = budget.part(budget.seconds)
         evaluations, ran, stop = 0, [], "every member ran"
-        for step, member in _plan(problem):
+        for step in plan_for(problem):
             if shared.is_closed():
                 stop = "proven optimal"
                 break
             if shared.expired() and shared.incumbent is not None:
                 stop = "budget used"
                 break
+            member = get_placer(step.placer)
             placement = member.place(problem, shared.part(shared.remaining_s() * step.share), seed)
             ran.append(member.name)
             evaluations += placement.evaluations
@@ -69,8 +77,8 @@ class AutoPlacer(Placer):
         return Found(best.device_of_op, shared.bound, best.priority, best.replicas, evaluations, note=note)
 
 
-def _plan(problem: Problem) -> list[tuple[Step, Placer]]:
-    steps = [s for s in PLANS[problem.execution] if problem.n_ops <= s.max_ops and s.placer in BUILT_IN]
-    if problem.contiguous:
-        steps = [s for s in steps if s.placer != "milp"]  # dp proves the same, sooner
-    return [(s, get_placer(s.placer)) for s in steps if is_installed(get_placer_class(s.placer))]
+def plan_for(problem: Problem) -> tuple[Step, ...]:
+    """The steps for a problem, those left out whose placer is not installed or not made for so many ops."""
+    scattered = problem.execution == "pipeline" and not problem.contiguous
+    steps = PLANS["pipeline, not contiguous" if scattered else problem.execution]
+    return tuple(s for s in steps if problem.n_ops <= s.max_ops and is_installed(get_placer_class(s.placer)))
