@@ -1,0 +1,1 @@
+"""Placements run for real: pipelines of workers, honest measurements."""
