@@ -1,0 +1,245 @@
+"""Placements executed by OpenVINO: through HETERO, or as sub-models that run beside each other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.errors import InputError, PlacewrightError
+from placewright.execute.openvino_split import SplitModel, find_segments, split_model, whole_placement
+from placewright.text import shown, shown_list
+
+CPU_PLUGIN = "openvino_intel_cpu_plugin"
+AFFINITY = "affinity"
+
+
+class ExecutionError(PlacewrightError):
+    """The runtime refused or failed; the message says where."""
+
+
+class DeviceSetup(NamedTuple):
+    """How a device of the cluster is run: OpenVINO's device string, and properties for compiling on it."""
+
+    runtime_device: str
+    properties: Mapping[str, Any]
+
+
+def core_setup(threads: int = 1, precision: str = "f32") -> DeviceSetup:
+    """Some cores of this CPU as a device.
+
+    Pinning is off: it would bind every one-thread model to the same core. The precision is always said: the default
+    on CPUs with bfloat16 units is not f32.
+    """
+    return DeviceSetup(
+        "CPU",
+        {
+            "INFERENCE_NUM_THREADS": threads,
+            "INFERENCE_PRECISION_HINT": precision,
+            "NUM_STREAMS": 1,
+            "ENABLE_CPU_PINNING": False,
+        },
+    )
+
+
+def registered_core(setups: Mapping[str, DeviceSetup]) -> tuple[Any, dict[str, str]]:
+    """A Core that knows a device for every name: the CPU plugin is registered again for each device on it but one.
+
+    Returns the core and the runtime's device name of each of ours.
+    """
+    import openvino as ov
+
+    core = ov.Core()
+    names: dict[str, str] = {}
+    used: set[str] = set()
+    for name, setup in setups.items():
+        runtime = setup.runtime_device
+        if runtime == "CPU" and runtime in used:
+            runtime = f"CPU{len(used) + 1}"
+            core.register_plugin(CPU_PLUGIN, runtime)
+        used.add(runtime)
+        names[name] = runtime
+    missing = [
+        r for r in names.values() if r.partition(".")[0] not in {d.partition(".")[0] for d in core.available_devices}
+    ]
+    if missing:
+        raise InputError(
+            f"OpenVINO has no device '{shown(missing[0])}' on this machine; it has {shown_list(core.available_devices)}"
+        )
+    return core, names
+
+
+def write_affinities(model: Any, affinity_of_name: Mapping[str, str]) -> None:
+    """Give every op of the model its affinity, by name."""
+    for op in model.get_ordered_ops():
+        op.get_rt_info()[AFFINITY] = affinity_of_name[op.get_friendly_name()]
+
+
+def read_affinities(model: Any) -> dict[str, str]:
+    """The affinities that a model carries, by op name; ops without one are left out."""
+    found: dict[str, str] = {}
+    for op in model.get_ordered_ops():
+        info = op.get_rt_info()
+        if AFFINITY in info:
+            found[op.get_friendly_name()] = str(info[AFFINITY].value)
+    return found
+
+
+class HeteroModel:
+    """A model compiled by HETERO with our affinities. Sub-models run one after another, whatever the devices."""
+
+    def __init__(self, model: Any, device_of_name: Mapping[str, str], setups: Mapping[str, DeviceSetup]) -> None:
+        self._core, runtime = registered_core(setups)
+        placed = whole_placement(model, device_of_name)
+        labelled = model.clone()
+        write_affinities(labelled, {n: runtime[d] for n, d in placed.items()})
+        self.affinities = read_affinities(labelled)
+        wrong = [n for n, d in placed.items() if self.affinities.get(n) != runtime[d]]
+        if wrong:
+            raise ExecutionError(
+                f"affinity of operator '{shown(wrong[0])}' did not read back ({len(wrong)} of {len(placed)})"
+            )
+        for name, setup in setups.items():
+            self._core.set_property(runtime[name], dict(setup.properties))
+        began = time.perf_counter()
+        self._compiled = self._core.compile_model(labelled, "HETERO:" + ",".join(dict.fromkeys(runtime.values())))
+        self.compile_s = time.perf_counter() - began
+        self.n_segments = int(self._compiled.get_property("HETERO_NUMBER_OF_SUBMODELS"))
+        self._request = self._compiled.create_infer_request()
+
+    def __call__(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        return [np.array(v) for v in self._request.infer(list(inputs)).values()]
+
+
+class SplitRun:
+    """A model cut into segments, each compiled on its device; a worker per device runs its segments in order.
+
+    Tensors that stay in host memory are handed over without a copy: the reader's input is the writer's output. One
+    sample at a time; calls from several threads queue.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        device_of_name: Mapping[str, str],
+        setups: Mapping[str, DeviceSetup],
+        start_order: Mapping[str, float] | None = None,
+    ) -> None:
+        """``start_order`` gives ops' planned starts: a device's segments run by their least one, else by number."""
+        self._core, runtime = registered_core(setups)
+        placed = whole_placement(model, device_of_name)
+        self.split: SplitModel = split_model(model, placed, find_segments(model, placed))
+        began = time.perf_counter()
+        self._requests = [
+            self._core.compile_model(
+                s.model, runtime[s.device], dict(setups[s.device].properties)
+            ).create_infer_request()
+            for s in self.split.segments
+        ]
+        self.compile_s = time.perf_counter() - began
+        self._bind_tensors()
+        order = _segment_order(self.split, start_order)
+        self._work = {d: [s for s in order if self.split.segments[s].device == d] for d in setups}
+        self._done = [threading.Event() for _ in self.split.segments]
+        self._round = threading.Barrier(len(self._work) + 1)
+        self._finished = threading.Barrier(len(self._work) + 1)
+        self._lock = threading.Lock()
+        self._errors: list[str] = []
+        self._is_closed = False
+        self._threads = [threading.Thread(target=self._life, args=(d,), name=d, daemon=True) for d in self._work]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def n_segments(self) -> int:
+        return len(self.split.segments)
+
+    def __call__(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        import openvino as ov
+
+        with self._lock:
+            tensors = [ov.Tensor(np.ascontiguousarray(i), shared_memory=True) for i in inputs]
+            for request, segment in zip(self._requests, self.split.segments, strict=True):
+                for port, source in enumerate(segment.sources):
+                    if source.segment < 0:
+                        request.set_input_tensor(port, tensors[source.number])
+            for event in self._done:
+                event.clear()
+            self._round.wait()
+            self._finished.wait()
+            if self._errors:
+                raise ExecutionError(self._errors[0])
+            return [self._result(source, tensors) for source in self.split.results]
+
+    def close(self) -> None:
+        """End the workers."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._round.wait()
+            for thread in self._threads:
+                thread.join()
+
+    def _result(self, source: Any, inputs: list[Any]) -> NDArray[Any]:
+        if source.segment < 0:
+            return np.array(inputs[source.number].data)
+        return np.array(self._requests[source.segment].get_output_tensor(source.number).data)
+
+    def _bind_tensors(self) -> None:
+        for request, segment in zip(self._requests, self.split.segments, strict=True):
+            for port, source in enumerate(segment.sources):
+                if source.segment >= 0:
+                    request.set_input_tensor(port, self._requests[source.segment].get_output_tensor(source.number))
+
+    def _life(self, device: str) -> None:
+        waits = {
+            s: [self._done[p] for p in {source.segment for source in self.split.segments[s].sources} if p >= 0]
+            for s in self._work[device]
+        }
+        while True:
+            self._round.wait()
+            if self._is_closed:
+                return
+            for s in self._work[device]:
+                for event in waits[s]:
+                    event.wait()
+                try:
+                    if not self._errors:
+                        self._requests[s].infer(share_inputs=True, share_outputs=True)
+                except Exception as error:  # reported by the caller's thread, with the segment that failed
+                    first = shown(self.split.segments[s].op_names[0])
+                    self._errors.append(
+                        f"segment {s} on '{shown(device)}' (from '{first}') failed: {shown(str(error), 200)}"
+                    )
+                finally:
+                    self._done[s].set()
+            self._finished.wait()
+
+
+def _segment_order(split: SplitModel, start_order: Mapping[str, float] | None) -> list[int]:
+    """An order of segments that respects dependencies: by planned start, else by number."""
+    if start_order is None:
+        return list(range(len(split.segments)))
+    import heapq
+
+    planned = [min(start_order.get(n, 0.0) for n in s.op_names) for s in split.segments]
+    before = [{source.segment for source in s.sources if source.segment >= 0} for s in split.segments]
+    readers: list[list[int]] = [[] for _ in split.segments]
+    for s, producers in enumerate(before):
+        for p in producers:
+            readers[p].append(s)
+    pending = [len(b) for b in before]
+    ready = [(planned[s], s) for s in range(len(before)) if not pending[s]]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, s = heapq.heappop(ready)
+        order.append(s)
+        for r in readers[s]:
+            pending[r] -= 1
+            if not pending[r]:
+                heapq.heappush(ready, (planned[r], r))
+    return order
