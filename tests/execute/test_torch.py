@@ -10,7 +10,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
 from placewright.errors import InputError  # noqa: E402
-from placewright.execute.torch import TorchExecutionError, TorchRun  # noqa: E402
+from placewright.execute.dataflow import ExecutionError  # noqa: E402
+from placewright.execute.torch import TorchRun  # noqa: E402
 
 CORES = {"core0": "cpu", "core1": "cpu"}
 
@@ -83,7 +84,7 @@ def test_a_tensor_is_sent_once_to_a_device_however_many_ops_read_it(program: Any
 def test_a_failing_op_is_named(program: Any) -> None:
     run = TorchRun(program, dict.fromkeys(ops(program), "core1"), CORES)
     try:
-        with pytest.raises(TorchExecutionError, match="operator 'conv2d' on 'core1' failed"):
+        with pytest.raises(ExecutionError, match="operator 'conv2d' on 'core1' failed"):
             run(torch.randn(2, 5, 16, 16))
         assert len(run(torch.randn(2, 3, 16, 16))) == 2  # and the next sample is none the worse
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -10,16 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.errors import InputError, PlacewrightError
-from placewright.execute.openvino_split import SplitModel, find_segments, split_model, whole_placement
+from placewright.errors import InputError
+from placewright.execute.dataflow import Dataflow, ExecutionError, Task, order_by_start
+from placewright.execute.openvino_split import Source, SplitModel, find_segments, split_model, whole_placement
 from placewright.text import shown, shown_list
 
 CPU_PLUGIN = "openvino_intel_cpu_plugin"
 AFFINITY = "affinity"
-
-
-class ExecutionError(PlacewrightError):
-    """The runtime refused or failed; the message says where."""
 
 
 class DeviceSetup(NamedTuple):
@@ -142,17 +140,21 @@ class SplitRun:
         ]
         self.compile_s = time.perf_counter() - began
         self._bind_tensors()
-        order = _segment_order(self.split, start_order)
-        self._work = {d: [s for s in order if self.split.segments[s].device == d] for d in setups}
-        self._done = [threading.Event() for _ in self.split.segments]
-        self._round = threading.Barrier(len(self._work) + 1)
-        self._finished = threading.Barrier(len(self._work) + 1)
+        tasks = [
+            Task(
+                device=s.device,
+                run=functools.partial(request.infer, share_inputs=True, share_outputs=True),
+                after=frozenset(source.segment for source in s.sources if source.segment >= 0),
+                label=s.op_names[0],
+            )
+            for s, request in zip(self.split.segments, self._requests, strict=True)
+        ]
+        order = None
+        if start_order is not None:
+            starts = [min(start_order.get(n, 0.0) for n in s.op_names) for s in self.split.segments]
+            order = order_by_start([t.after for t in tasks], starts)
+        self._dataflow = Dataflow(tasks, order)
         self._lock = threading.Lock()
-        self._errors: list[str] = []
-        self._is_closed = False
-        self._threads = [threading.Thread(target=self._life, args=(d,), name=d, daemon=True) for d in self._work]
-        for thread in self._threads:
-            thread.start()
 
     @property
     def n_segments(self) -> int:
@@ -167,23 +169,14 @@ class SplitRun:
                 for port, source in enumerate(segment.sources):
                     if source.segment < 0:
                         request.set_input_tensor(port, tensors[source.number])
-            for event in self._done:
-                event.clear()
-            self._round.wait()
-            self._finished.wait()
-            if self._errors:
-                raise ExecutionError(self._errors[0])
+            self._dataflow.run_once()
             return [self._result(source, tensors) for source in self.split.results]
 
     def close(self) -> None:
         """End the workers."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._round.wait()
-            for thread in self._threads:
-                thread.join()
+        self._dataflow.close()
 
-    def _result(self, source: Any, inputs: list[Any]) -> NDArray[Any]:
+    def _result(self, source: Source, inputs: list[Any]) -> NDArray[Any]:
         if source.segment < 0:
             return np.array(inputs[source.number].data)
         return np.array(self._requests[source.segment].get_output_tensor(source.number).data)
@@ -193,53 +186,3 @@ class SplitRun:
             for port, source in enumerate(segment.sources):
                 if source.segment >= 0:
                     request.set_input_tensor(port, self._requests[source.segment].get_output_tensor(source.number))
-
-    def _life(self, device: str) -> None:
-        waits = {
-            s: [self._done[p] for p in {source.segment for source in self.split.segments[s].sources} if p >= 0]
-            for s in self._work[device]
-        }
-        while True:
-            self._round.wait()
-            if self._is_closed:
-                return
-            for s in self._work[device]:
-                for event in waits[s]:
-                    event.wait()
-                try:
-                    if not self._errors:
-                        self._requests[s].infer(share_inputs=True, share_outputs=True)
-                except Exception as error:  # reported by the caller's thread, with the segment that failed
-                    first = shown(self.split.segments[s].op_names[0])
-                    self._errors.append(
-                        f"segment {s} on '{shown(device)}' (from '{first}') failed: {shown(str(error), 200)}"
-                    )
-                finally:
-                    self._done[s].set()
-            self._finished.wait()
-
-
-def _segment_order(split: SplitModel, start_order: Mapping[str, float] | None) -> list[int]:
-    """An order of segments that respects dependencies: by planned start, else by number."""
-    if start_order is None:
-        return list(range(len(split.segments)))
-    import heapq
-
-    planned = [min(start_order.get(n, 0.0) for n in s.op_names) for s in split.segments]
-    before = [{source.segment for source in s.sources if source.segment >= 0} for s in split.segments]
-    readers: list[list[int]] = [[] for _ in split.segments]
-    for s, producers in enumerate(before):
-        for p in producers:
-            readers[p].append(s)
-    pending = [len(b) for b in before]
-    ready = [(planned[s], s) for s in range(len(before)) if not pending[s]]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, s = heapq.heappop(ready)
-        order.append(s)
-        for r in readers[s]:
-            pending[r] -= 1
-            if not pending[r]:
-                heapq.heappush(ready, (planned[r], r))
-    return order

@@ -12,15 +12,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placewright.errors import InputError, PlacewrightError
+from placewright.errors import InputError
+from placewright.execute.dataflow import ExecutionError
 from placewright.text import shown
 
 if TYPE_CHECKING:
     import torch
-
-
-class TorchExecutionError(PlacewrightError):
-    """An op failed while running; the message names it."""
 
 
 class _Step(NamedTuple):
@@ -93,7 +90,7 @@ class TorchRun:
             self._round.wait()
             self._finished.wait()
             if self._errors:
-                raise TorchExecutionError(self._errors[0])
+                raise ExecutionError(self._errors[0])
             return [self._output(o) for o in self._outputs]
 
     def close(self) -> None:
