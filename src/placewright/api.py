@@ -17,6 +17,7 @@ from placewright.placers.base import prepare
 from placewright.placers.registry import get_placer
 from placewright.problem import Problem, build_problem
 from placewright.profile import Profile
+from placewright.profile_file import find_profile
 from placewright.text import shown
 from placewright.zoo import zoo_graph
 
@@ -44,7 +45,7 @@ def load(
     if text.startswith("zoo:"):
         graph = zoo_graph(text.removeprefix("zoo:"))
         chosen = cluster if isinstance(cluster, Cluster) else load_cluster(cluster or DEFAULT_CLUSTER)
-        costs = Profile.load(profile) if isinstance(profile, (str, Path)) else profile
+        costs = find_profile(profile, graph) if isinstance(profile, (str, Path)) else profile
         problem = build_problem(graph, chosen, costs or roofline_profile(graph, chosen))
     else:
         problem = _published(text, has_cluster=cluster is not None or profile is not None)

@@ -186,7 +186,7 @@ def _runtime_device(entry: dict[str, Any], where: str) -> str:
     value = entry.get("runtime_device", "")
     if not isinstance(value, str):
         raise InputError(
-            f"{where}: 'runtime_device' is {shown(str(value), 40)}, expected a name such as \"GPU.1\" or \"cuda:0\""
+            f'{where}: \'runtime_device\' is {shown(str(value), 40)}, expected a name such as "GPU.1" or "cuda:0"'
         )
     return value
 

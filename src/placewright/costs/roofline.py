@@ -10,7 +10,7 @@ import numpy as np
 
 from placewright.cluster import Cluster, DeviceKind, Efficiency
 from placewright.errors import InputError
-from placewright.graph import BoolArray, FloatArray, OpGraph
+from placewright.graph import BoolArray, FloatArray, OpGraph, sums_by_index
 from placewright.profile import Profile, modelled_profile
 from placewright.text import shown
 
@@ -48,8 +48,8 @@ def supported_ops(graph: OpGraph, kind: DeviceKind) -> BoolArray:
 
 def traffic_bytes(graph: OpGraph) -> FloatArray:
     """Bytes each op reads and writes: its weights, its inputs and its outputs; of a table only the rows looked up."""
-    read = np.bincount(graph.consumer_op, graph.tensor_bytes[graph.edge_tensor], graph.n_ops)
-    written = np.bincount(graph.tensor_producer, graph.tensor_bytes, graph.n_ops)
+    read = sums_by_index(graph.consumer_op, graph.tensor_bytes[graph.edge_tensor], graph.n_ops)
+    written = sums_by_index(graph.tensor_producer, graph.tensor_bytes, graph.n_ops)
     is_lookup = np.array([c == "embedding" for c in graph.op_classes])
     weights = np.where(is_lookup, np.minimum(graph.weight_bytes, written), graph.weight_bytes)
     return weights + read + written
