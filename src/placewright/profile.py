@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.errors import InputError
+from placewright.frontends.assemble import fingerprint
 from placewright.graph import IntArray, OpGraph
 from placewright.text import shown
 
@@ -177,14 +176,9 @@ def modelled_profile(
 
 
 def graph_fingerprint(graph: OpGraph) -> str:
-    """Return what tells models apart: a hash over op names and types, tensor shapes and edges, not over weights."""
+    """Return what tells models apart, whatever their weights: the frontend's hash, or one of names and edges."""
     given = graph.metadata.get("fingerprint")
-    if isinstance(given, str) and given:
-        return given
-    edges = np.stack([graph.edge_tensor, graph.consumer_op]).tolist()
-    shapes = [list(shape) for shape in graph.tensor_shapes]
-    parts = [graph.op_names, graph.op_types, shapes, graph.tensor_producer.tolist(), graph.tensor_bytes.tolist(), edges]
-    return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return given if isinstance(given, str) and given else fingerprint(graph)
 
 
 def united_groups(groups: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:

@@ -37,6 +37,10 @@ class Journal:
         """All findings under a key, oldest first."""
         return self._findings.get(key, [])
 
+    def keys_of(self, prefix: str) -> list[str]:
+        """All keys with that beginning."""
+        return [key for key in self._findings if key.startswith(prefix)]
+
     def add(self, key: str, value: Any) -> None:
         self._findings.setdefault(key, []).append(value)
         if self.path is not None:
@@ -56,7 +60,8 @@ def _lines(path: Path, settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         head, *findings = [json.loads(line) for line in whole] or [None]
         if head != json.loads(json.dumps(settings)):
             raise InputError(
-                f"{where}: is of another measurement (model, devices or runtime differ): delete it, or leave out --resume"
+                f"{where}: is of another measurement (model, devices or runtime differ): "
+                "delete it, or leave out --resume"
             )
         for key, value in findings:
             yield str(key), value

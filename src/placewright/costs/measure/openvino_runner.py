@@ -16,6 +16,7 @@ import numpy as np
 from placewright.cluster import DeviceKind
 from placewright.costs.measure.runner import Setting, threads_of
 from placewright.errors import InputError
+from placewright.frontends.module_paths import path_of_name
 from placewright.graph import FloatArray, OpGraph
 from placewright.profile import united_groups
 from placewright.text import shown
@@ -61,12 +62,14 @@ class Join:
         by_path = {path: v for v, path in enumerate(graph.module_paths) if path} | graph.index_of
         nodes = list(runtime_model.get_ordered_ops())
         members = {node.get_friendly_name(): _members(node, graph, by_path) for node in nodes}
-        self._leader = {
-            name: max(ops, key=lambda v: (graph.flops[v], -v)) for name, ops in members.items() if ops
-        }  # fmt: skip
-        self._borrowed = _neighbours(nodes, self._leader)
         groups = [*members.values(), *_absorbed(graph, {v for ops in members.values() for v in ops})]
         self.groups = united_groups([[graph.op_names[v] for v in ops] for ops in groups])
+        leader_of = {v: v for v in range(graph.n_ops)}
+        for group in self.groups:
+            ops = sorted(graph.index_of[name] for name in group)
+            leader_of |= dict.fromkeys(ops, max(ops, key=lambda v: graph.flops[v]))
+        self._leader = {name: leader_of[ops[0]] for name, ops in members.items() if ops}
+        self._borrowed = _neighbours(nodes, self._leader)
 
     def op_times_s(self, nodes: dict[str, float]) -> tuple[FloatArray, float]:
         times, borrowed_s = np.zeros(self._n_ops), 0.0
@@ -85,7 +88,7 @@ def _members(node: Any, graph: OpGraph, by_path: dict[str, int]) -> list[int]:
         return []
     found = []
     for layer in information["originalLayersNames"].astype(str).split(","):
-        op = graph.index_of.get(layer, by_path.get(layer.partition("/")[0].removeprefix("__module.")))
+        op = graph.index_of.get(layer, by_path.get(path_of_name(layer)))
         if op is not None and graph.op_classes[op] != "free":
             found.append(op)
     return sorted(set(found))
@@ -100,16 +103,18 @@ def _neighbours(nodes: list[Any], leader: dict[str, int]) -> dict[str, int]:
     """Return for nodes without ops of their own the op of the node that reads them, else of one that they read."""
     found = dict(leader)
     for node in reversed(nodes):
-        name = node.get_friendly_name()
         readers = [r.get_node().get_friendly_name() for o in node.outputs() for r in o.get_target_inputs()]
-        if name not in found:
-            found.update({name: found[r] for r in readers[:1] if r in found})
+        _inherit(found, node.get_friendly_name(), readers)
     for node in nodes:
-        name = node.get_friendly_name()
         sources = [i.get_source_output().get_node().get_friendly_name() for i in node.inputs()]
-        if name not in found:
-            found.update({name: found[s] for s in sources[:1] if s in found})
+        _inherit(found, node.get_friendly_name(), sources)
     return {name: op for name, op in found.items() if name not in leader}
+
+
+def _inherit(found: dict[str, int], name: str, neighbours: list[str]) -> None:
+    op = next((found[n] for n in neighbours if n in found), None)
+    if op is not None:
+        found.setdefault(name, op)
 
 
 def _absorbed(graph: OpGraph, named: set[int]) -> list[list[int]]:
@@ -117,7 +122,9 @@ def _absorbed(graph: OpGraph, named: set[int]) -> list[list[int]]:
     pairs = []
     for v in range(graph.n_ops):
         tensors = range(graph.tensor_ptr[v], graph.tensor_ptr[v + 1])
-        readers = [int(c) for t in tensors for c in graph.consumer_op[graph.consumer_ptr[t] : graph.consumer_ptr[t + 1]]]
+        readers = [
+            int(c) for t in tensors for c in graph.consumer_op[graph.consumer_ptr[t] : graph.consumer_ptr[t + 1]]
+        ]
         if v not in named and graph.op_classes[v] != "free" and len(readers) == 1:
             pairs.append([v, readers[0]])
     return pairs
