@@ -1,7 +1,7 @@
 """Measuring in PyTorch: zoo modules leaf by leaf, exported programs node by node, each within a run of the whole.
 
 An op's time reaches from the end of the op before to its own end, so that the times add up to the run: caches are as
-they are in real life, and what the interpreter spends between ops is not lost. On CUDA the clock is events on the stream.
+they are in real life, and what the interpreter spends between ops is not lost. On CUDA, events are the clock.
 """
 
 from __future__ import annotations
