@@ -141,8 +141,8 @@ def _kind_text(p: Profile, kind: str) -> str:
         return f"modelled ({shown(p.source)})"
     error = m.sum_s / m.whole_s - 1
     text = (
-        f"whole {time_text(m.whole_s)} ± {time_text(m.whole_spread_s)}, sum of ops {time_text(m.sum_s)} ({error:+.1%}); "
-        f"{shown(m.software)} on {shown(m.device)}, {m.threads} threads, {shown(m.precision)}, {m.repeats} passes, "
+        f"whole {time_text(m.whole_s)} ± {time_text(m.whole_spread_s)}, sum of ops {time_text(m.sum_s)} ({error:+.1%})"
+        f"; {shown(m.software)} on {shown(m.device)}, {m.threads} threads, {shown(m.precision)}, {m.repeats} passes, "
         f"{shown(m.machine)}, {shown(m.date)}"
     )
     return text if m.scale == 1 else f"{text}, times scaled by {m.scale:.4g}"

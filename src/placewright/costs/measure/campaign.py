@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +23,7 @@ from placewright.profile import CopyCurve, Measurement, Profile, graph_fingerpri
 
 _WARM_UP_RUNS = 3
 _COPY_REPEATS = 15
+_FEWEST_PASSES = 3
 Say = Callable[[str], None]
 
 
@@ -41,16 +44,18 @@ def measure(
     repeats: int,
     journal: Journal,
     calibrate: bool = False,
+    max_seconds: float = math.inf,
     say: Say = lambda text: None,
 ) -> Finding:
     """Measure the ops of a model on ``kinds`` and the links between them. Ctrl-C ends it with what is there.
 
-    With ``calibrate`` the times of a kind are scaled so that their sum is the latency of the whole model on it.
+    With ``calibrate`` the times of a kind are scaled so that their sum is the latency of the whole model on it. After
+    ``max_seconds`` on one kind no further pass is begun, but there are at least 3.
     """
     is_complete = True
     try:
         for kind in kinds:
-            _measure_kind(kind, make_runner, repeats, journal, say)
+            _measure_kind(kind, make_runner, repeats, max_seconds, journal, say)
         _measure_copies(cluster, kinds, journal, say)
     except KeyboardInterrupt:
         is_complete = False
@@ -61,7 +66,12 @@ def measure(
 
 
 def _measure_kind(
-    kind: DeviceKind, make_runner: Callable[[DeviceKind], Runner], repeats: int, journal: Journal, say: Say
+    kind: DeviceKind,
+    make_runner: Callable[[DeviceKind], Runner],
+    repeats: int,
+    max_seconds: float,
+    journal: Journal,
+    say: Say,
 ) -> None:
     if len(journal.found(_passes(kind))) >= repeats:
         return
@@ -72,7 +82,10 @@ def _measure_kind(
         runner.op_times_s()
     if not journal.found(f"setting {kind.name}"):
         journal.add(f"setting {kind.name}", [runner.setting, runner.groups])
+    start = time.monotonic()
     while (done := len(journal.found(_passes(kind)))) < repeats:
+        if done >= _FEWEST_PASSES and time.monotonic() - start > max_seconds:
+            return
         # Whole and parts in turn: what disturbs the machine disturbs both.
         whole_s = runner.whole_s()
         times, unattributed_s = runner.op_times_s()

@@ -50,13 +50,13 @@ class TorchRunner(ABC):
 
     def __init__(self, graph: OpGraph, kind: DeviceKind) -> None:
         self.device = torch_device(kind)
-        self.dtype = _DTYPES[kind.precision or "f32"]
+        self.dtype = _DTYPES.get(kind.precision)  # None: as the model is
         self.n_ops = graph.n_ops
         self.is_cuda = self.device.type == "cuda"
         threads = threads_of(kind)
         name = torch.cuda.get_device_name(self.device) if self.is_cuda else "cpu"
         software = f"torch {torch.__version__}"
-        self.setting = Setting("torch", name, threads, kind.precision or "f32", software)
+        self.setting = Setting("torch", name, threads, kind.precision or "as the model is", software)
         self._threads = threads
         self._events: dict[int, Any] = {}
 
@@ -85,7 +85,7 @@ class TorchRunner(ABC):
         """Return a tensor on this device, in this precision if it holds fractions."""
         if not isinstance(value, torch.Tensor):
             return value
-        return value.to(self.device, self.dtype) if value.is_floating_point() else value.to(self.device)
+        return value.to(self.device, self.dtype if value.is_floating_point() else None)
 
     def _timed_on_cpu(self) -> tuple[list[int], list[float]]:
         order: list[int] = []
@@ -129,7 +129,7 @@ class ModuleRunner(TorchRunner):
 
     def __init__(self, module: torch.nn.Module, inputs: Sequence[Any], graph: OpGraph, kind: DeviceKind) -> None:
         super().__init__(graph, kind)
-        self.module = module.to(self.device, self.dtype)
+        self.module = module.to(device=self.device, dtype=self.dtype)
         self.inputs = [self.placed(x) for x in inputs]
         submodules = dict(module.named_modules())
         self._leaves = [(v, submodules[name]) for v, name in enumerate(graph.op_names) if name in submodules]
