@@ -167,7 +167,7 @@ def _in_order(records: Sequence[OpRecord], where: str) -> list[OpRecord]:
 def _tied(records: list[OpRecord]) -> list[bool]:
     tied: list[bool] = []
     for record in records:
-        if record.role == "compute" and not record.together:
+        if record.role == "compute":
             tied.append(bool(record.inputs) and all(tied[u] for u, _ in record.inputs))
         else:
             tied.append(record.role in ("constant", "shape"))

@@ -15,8 +15,8 @@ from placewright.text import shown
 # Modules are imported when asked for; none of them imports its framework before it reads a model.
 BUILT_IN = {
     "openvino": "placewright.frontends.openvino:OpenvinoFrontend",
-    #"onnx": "placewright.frontends.onnx:OnnxFrontend",
-    #"torch": "placewright.frontends.torch:TorchFrontend",
+    "onnx": "placewright.frontends.onnx:OnnxFrontend",
+    "torch": "placewright.frontends.torch:TorchFrontend",
 }
 GROUP = "placewright.frontends"
 
