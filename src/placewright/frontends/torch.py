@@ -44,18 +44,25 @@ class TorchFrontend(Frontend):
             from placewright.frontends.torch_live import exported_program
 
             program = exported_program(exported(source, where), shapes, where)
-        return assemble(model_name(source, where.rpartition(".")[2]), program_records(program, where), self.name, where)
+        return assemble(_name(source, where), program_records(program, where), self.name, where)
 
-    def read_training(self, source: Any, shapes: Shapes) -> OpGraph:
-        where = described(source)
+    def read_training(self, source: Any, shapes: Shapes, optimizer: str) -> OpGraph:
+        """Autograd's own joint graph for live models; an archive cannot be traced safely and is mirrored."""
         if isinstance(source, Path):
-            raise InputError(
-                f"{where}: a training graph needs the live module: pass (module, example_inputs) or an exported program"
-            )
+            return super().read_training(source, shapes, optimizer)
         from placewright.frontends.torch_training import joint_program
 
-        program = joint_program(exported(source, where), where)
-        return assemble(model_name(source, where.rpartition(".")[2]), program_records(program, where), self.name, where)
+        where = described(source)
+        if shapes:
+            raise InputError(f"{where}: the training graph of a live model has the shapes of its example inputs")
+        records = program_records(joint_program(exported(source, where), optimizer, where), where)
+        graph = assemble(_name(source, where), records, self.name, where, {"training": True})
+        graph.metadata.pop("trained_bytes", None)  # the updates hold them
+        return graph
+
+
+def _name(source: Any, where: str) -> str:
+    return model_name(source, where.rpartition(".")[2])
 
 
 def exported(source: Any, where: str) -> Any:

@@ -34,7 +34,7 @@ def exported_program(program: Any, shapes: Shapes, where: str) -> Program:
 def fx_program(module: Any, inputs: list[str], weights: dict[str, Weight], symbols: dict[str, int]) -> Program:
     """The plain form of a graph module; ``inputs`` and ``weights`` say what its placeholders are."""
     alias = _folded_items(module.graph)
-    program = Program([], {}, [name for name in inputs], weights)
+    program = Program([], {}, list(inputs), weights)
     bodies: dict[str, Program] = {}
     for node in module.graph.nodes:
         if node.op == "output":
@@ -156,5 +156,7 @@ def match_symbols(name: str, dimensions: list[int | str], shape: tuple[int, ...]
     if not fits:
         has = ",".join(map(str, dimensions))
         given = ",".join(map(str, shape))
-        raise InputError(f"{where}: --shape gives input '{shown(name)}' {given}, but the program was exported for {has}")
+        raise InputError(
+            f"{where}: --shape gives input '{shown(name)}' {given}, but the program was exported for {has}"
+        )
     return {d: s for d, s in zip(dimensions, shape, strict=True) if isinstance(d, str)}

@@ -11,8 +11,16 @@ from typing import Any, NamedTuple
 
 from placewright.errors import InputError
 from placewright.frontends.assemble import BodyWork, OpRecord, Role, TensorInfo, body_work
-from placewright.frontends.flops import Shape, Work, bits_bytes
-from placewright.frontends.torch_ops import CONTROL, KIND_OF_TYPE, SCALAR_NAMESPACES, SOURCES, Call, short_type, torch_work
+from placewright.frontends.flops import Shape, Work, bits_bytes, elements
+from placewright.frontends.torch_ops import (
+    CONTROL,
+    KIND_OF_TYPE,
+    SCALAR_NAMESPACES,
+    SOURCES,
+    Call,
+    short_type,
+    torch_work,
+)
 from placewright.text import shown
 
 
@@ -59,6 +67,9 @@ class Program:
     weights: dict[str, Weight] = field(default_factory=dict)
     results: set[str] = field(default_factory=set)
     replaced: dict[str, str] = field(default_factory=dict)  # value name: path of the buffer
+    backward_inputs: set[str] = field(default_factory=set)
+    gradients: dict[str, str] = field(default_factory=dict)  # weight: the value that is its gradient
+    state_per_weight: float = 0.0  # what the optimizer keeps, in sizes of the weights
 
 
 def program_records(program: Program, where: str) -> list[OpRecord]:
@@ -68,8 +79,9 @@ def program_records(program: Program, where: str) -> list[OpRecord]:
     for name in program.inputs:
         place[name] = (len(records), 0)
         info = _tensor(program, name)
-        records.append(OpRecord(name, "placeholder", "free", outputs=[info], role="input"))
-    charged: set[str] = set()
+        backward = name in program.backward_inputs
+        records.append(OpRecord(name, "placeholder", "free", outputs=[info], role="input", is_backward=backward))
+    bearer: dict[str, int] = {}
     state_paths = set(program.replaced.values())
     for node in program.nodes:
         read = list(dict.fromkeys(references(node.arguments)))
@@ -77,8 +89,8 @@ def program_records(program: Program, where: str) -> list[OpRecord]:
         record.inputs = [place[name] for name in read if name in place]
         weights = [(name, program.weights[name]) for name in read if name in program.weights]
         for name, weight in weights:
-            if name not in charged:
-                charged.add(name)
+            if name not in bearer:
+                bearer[name] = len(records)
                 size = bits_bytes(*program.values[name])
                 record.weight_bytes += size
                 record.trained_bytes += size * weight.is_trained
@@ -92,7 +104,30 @@ def program_records(program: Program, where: str) -> list[OpRecord]:
             record.role = "constant"
         place.update((name, (len(records), o)) for o, name in enumerate(node.outputs))
         records.append(record)
-    return records
+    return records + _updates(program, records, bearer, place)
+
+
+def _updates(
+    program: Program, records: list[OpRecord], bearer: dict[str, int], place: dict[str, tuple[int, int]]
+) -> list[OpRecord]:
+    """One op per bearer of trained weights: it holds gradients and the optimizer's state, and stays with the bearer."""
+    updates: dict[int, OpRecord] = {}
+    for weight, gradient in program.gradients.items():
+        if weight not in bearer or gradient not in place:
+            continue
+        owner = records[bearer[weight]]
+        if bearer[weight] not in updates:
+            key = (f"update {owner.name}",)
+            owner.together += key
+            updates[bearer[weight]] = OpRecord(
+                f"{owner.name}/update", "Update", "elementwise", module_path=owner.module_path, role="source",
+                together=key, is_backward=True,
+            )  # fmt: skip
+        update, value = updates[bearer[weight]], program.values[weight]
+        update.inputs.append(place[gradient])
+        update.flops += elements(value.shape) * (2 + 3 * program.state_per_weight)
+        update.weight_bytes += bits_bytes(*value) * (1 + program.state_per_weight)
+    return list(updates.values())
 
 
 def references(argument: Any) -> list[str]:

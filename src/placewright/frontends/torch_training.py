@@ -9,12 +9,14 @@ from placewright.errors import InputError
 from placewright.frontends.base import one_line
 from placewright.frontends.torch_live import fx_program
 from placewright.frontends.torch_program import Program, Weight
+from placewright.frontends.training import STATE_PER_WEIGHT
 
 
-def joint_program(program: Any, where: str) -> Program:
+def joint_program(program: Any, optimizer: str, where: str) -> Program:
     """Trace forward and backward of an exported program; gradients of its outputs are inputs of the graph.
 
-    Autograd gives an op and the ops of its backward the same sequence number: they share a colocation class.
+    Autograd gives an op and the ops of its backward the same sequence number: they share a colocation class. Updates of
+    the weights follow, as in ``training.py``.
     """
     import torch
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
@@ -38,11 +40,13 @@ def joint_program(program: Any, where: str) -> Program:
                 joint = aot_export_joint_with_descriptors(stack, Interpreted(), flat)
         except Exception as error:
             raise InputError(f"{where}: torch cannot trace a training step: {one_line(error)}") from error
-        return _plain(joint.graph_module)
+        plain = _plain(joint.graph_module)
+    plain.state_per_weight = STATE_PER_WEIGHT[optimizer]
+    return plain
 
 
 def _plain(module: Any) -> Program:
-    inputs, weights = [], {}
+    inputs, weights, gradients_in = [], {}, set()
     for node in module.graph.nodes:
         if node.op == "placeholder":
             description = node.meta["desc"]
@@ -51,6 +55,8 @@ def _plain(module: Any) -> Program:
                 weights[node.name] = Weight(_path(description), kind == "ParamAOTInput")
             else:
                 inputs.append(node.name)
+                if kind == "TangentAOTInput":
+                    gradients_in.add(node.name)
     program = fx_program(module, inputs, weights, {})
     nodes = {n.name: n for n in module.graph.nodes}
     forward_of: dict[int, str] = {}
@@ -66,18 +72,17 @@ def _plain(module: Any) -> Program:
                 call.together = (f"sequence {number}",)
         elif number in forward_of:
             call.together = (f"sequence {number}",)
-    program.replaced = _replaced_buffers(module)
-    return program
-
-
-def _replaced_buffers(module: Any) -> dict[str, str]:
+    program.backward_inputs = gradients_in
     output = next(n for n in module.graph.nodes if n.op == "output")
-    replaced = {}
-    for result, description in zip(output.args[0], output.meta.get("desc", ()), strict=False):
-        source = getattr(description, "mutated_input", None)
-        if type(source).__name__ == "BufferAOTInput" and hasattr(result, "name"):
-            replaced[result.name] = _path(source)
-    return replaced
+    names = {weight.path: name for name, weight in weights.items()}
+    for result, description in zip(output.args[0], output.meta["desc"], strict=True):
+        value = getattr(result, "name", "")
+        replaced, of = getattr(description, "mutated_input", None), getattr(description, "grad_of", None)
+        if value and type(replaced).__name__ == "BufferAOTInput":
+            program.replaced[value] = _path(replaced)
+        elif value and type(of).__name__ == "ParamAOTInput":
+            program.gradients[names[_path(of)]] = value
+    return program
 
 
 def _path(description: Any) -> str:
