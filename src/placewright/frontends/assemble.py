@@ -1,8 +1,8 @@
 """From a framework's nodes to an :class:`OpGraph`, in one way for all frontends.
 
 What a runtime knows before the first run is *tied*: constants, everything computed from constants only, and what is
-computed from shapes (``ShapeOf -> Gather -> … -> Reshape``), for shapes are fixed here. A tied op stays in the graph, so that
-node counts are the framework's own, but it is ``free``, moves no bytes, and shares the device of the first op that
+computed from shapes (``ShapeOf -> Gather -> … -> Reshape``), for shapes are fixed here. A tied op stays in the graph, so
+that node counts are the framework's own, but it is ``free``, moves no bytes, and shares the device of the first op that
 uses it. The bytes of a constant are charged to that op as its weights. Other readers have an edge of zero bytes:
 runtimes keep a copy of a constant wherever it is read, and tying all readers together would forbid good placements.
 """
@@ -124,8 +124,7 @@ def body_work(records: Sequence[OpRecord], where: str) -> BodyWork:
     return BodyWork(
         sum(r.flops for r in active),
         sum(r.weight_bytes for r in ordered),
-        Counter(r.type for r in active if r.op_class == "")
-        + sum((r.unknown_inside for r in active), Counter()),
+        Counter(r.type for r in active if r.op_class == "") + sum((r.unknown_inside for r in active), Counter()),
     )
 
 
@@ -137,7 +136,7 @@ def unique_names(wanted: Sequence[str], fallback: Sequence[str]) -> list[str]:
     """
     taken = {name for name in wanted if name}
     seen: set[str] = set()
-    names = []
+    names: list[str] = []
     for name, other in zip(wanted, fallback, strict=True):
         chosen = name
         if not chosen or chosen in seen:
@@ -167,7 +166,7 @@ def _in_order(records: Sequence[OpRecord], where: str) -> list[OpRecord]:
 def _tied(records: list[OpRecord]) -> list[bool]:
     tied: list[bool] = []
     for record in records:
-        if record.role == "compute" and not record.together:
+        if record.role == "compute":
             tied.append(bool(record.inputs) and all(tied[u] for u, _ in record.inputs))
         else:
             tied.append(record.role in ("constant", "shape"))
@@ -195,9 +194,7 @@ def _anchors(records: list[OpRecord], tied: list[bool]) -> list[int]:
     return anchors
 
 
-def _tensors(
-    records: list[OpRecord], tied: list[bool]
-) -> tuple[list[tuple[int, float, list[int]]], list[TensorInfo]]:
+def _tensors(records: list[OpRecord], tied: list[bool]) -> tuple[list[tuple[int, float, list[int]]], list[TensorInfo]]:
     readers: dict[tuple[int, int], list[int]] = {}
     for v, record in enumerate(records):
         for source in record.inputs:

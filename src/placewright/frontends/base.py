@@ -8,7 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from placewright.errors import InputError, MissingExtraError
+from placewright.frontends.assemble import fingerprint
+from placewright.frontends.training import mirror_training
 from placewright.graph import OpGraph
 from placewright.text import shown
 
@@ -40,9 +44,16 @@ class Frontend(ABC):
         Raises :class:`InputError` with one line for anything that is wrong with the file or the shapes.
         """
 
-    def read_training(self, source: Any, shapes: Shapes) -> OpGraph:
-        """Read the graph of one training step: forward and backward ops, matched by colocation classes."""
-        raise InputError(f"frontend '{self.name}' has no training graph for {described(source)}")
+    def read_training(self, source: Any, shapes: Shapes, optimizer: str) -> OpGraph:
+        """Read the graph of one training step: backward ops share the colocation class of their forward op.
+
+        Unless the framework has such a graph of its own, the inference graph is mirrored.
+        """
+        graph = self.read(source, shapes)
+        trained = graph.metadata.pop("trained_bytes", None)
+        mirrored = mirror_training(graph, optimizer, None if trained is None else np.array(trained))
+        mirrored.metadata["fingerprint"] = fingerprint(mirrored)
+        return mirrored
 
     @classmethod
     def check_installed(cls) -> None:

@@ -1,7 +1,7 @@
 """How much arithmetic an op does and what sort of work it is: the same formulas for every framework.
 
-A multiply-add is two flops. Frontends map each op type of their framework to one of ``KINDS`` or to one of the functions
-below; types that are in neither are *unknown*: counted as one flop per output element and reported.
+A multiply-add is two flops. Frontends map each op type of their framework to one of ``KINDS`` or to one of the
+functions below; types that are in neither are *unknown*: counted as one flop per output element and reported.
 """
 
 from __future__ import annotations
@@ -152,5 +152,3 @@ def _conv_class(kernel: Shape, channels_per_group: int, groups: int) -> str:
     if groups > 1 and channels_per_group == 1:
         return "depthwise"
     return "conv1x1" if math.prod(kernel) == 1 else "conv"
-
-

@@ -127,7 +127,7 @@ class _Reader:
         record.role = _role(type_name, kind)
         attributes = op.get_attributes()
         if "variable_id" in attributes:
-            record.together = (f"variable {attributes['variable_id']}",)
+            record.together, record.role = (f"variable {attributes['variable_id']}",), "source"
         if type_name in CONTROL:
             body = self.control(type_name, op)
             record.op_class, record.flops = "control", body.flops

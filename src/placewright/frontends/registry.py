@@ -9,14 +9,15 @@ from typing import Any
 
 from placewright.errors import InputError
 from placewright.frontends.base import Frontend, Shapes, described
+from placewright.frontends.training import STATE_PER_WEIGHT
 from placewright.graph import OpGraph
 from placewright.text import shown
 
 # Modules are imported when asked for; none of them imports its framework before it reads a model.
 BUILT_IN = {
     "openvino": "placewright.frontends.openvino:OpenvinoFrontend",
-    #"onnx": "placewright.frontends.onnx:OnnxFrontend",
-    #"torch": "placewright.frontends.torch:TorchFrontend",
+    "onnx": "placewright.frontends.onnx:OnnxFrontend",
+    "torch": "placewright.frontends.torch:TorchFrontend",
 }
 GROUP = "placewright.frontends"
 
@@ -49,10 +50,11 @@ def find_frontend(source: Any) -> Frontend | None:
     return found() if found is not None else None
 
 
-def read_model(source: Any, shapes: Shapes | None = None, *, training: bool = False) -> OpGraph:
+def read_model(source: Any, shapes: Shapes | None = None, *, optimizer: str | None = None) -> OpGraph:
     """Read a model file or a live model as a graph; nothing of the model is run.
 
-    ``shapes`` fixes the shapes of inputs that the model leaves open; ``training`` asks for forward and backward ops.
+    ``shapes`` fixes the shapes of inputs that the model leaves open. With an ``optimizer`` (sgd, momentum, adam) the
+    graph is a training step: forward, backward and updates.
     """
     frontend = find_frontend(source)
     if frontend is None:
@@ -60,5 +62,9 @@ def read_model(source: Any, shapes: Shapes | None = None, *, training: bool = Fa
     frontend.check_installed()
     if isinstance(source, str):
         source = Path(source)
-    read = frontend.read_training if training else frontend.read
-    return read(source, shapes or {})
+    if optimizer is None:
+        return frontend.read(source, shapes or {})
+    if optimizer not in STATE_PER_WEIGHT:
+        known = ", ".join(STATE_PER_WEIGHT)
+        raise InputError(f"optimizer '{shown(optimizer)}' is not known, expected one of {known}")
+    return frontend.read_training(source, shapes or {}, optimizer)
