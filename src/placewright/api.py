@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ from placewright.cluster_file import load_cluster
 from placewright.costs.roofline import roofline_profile
 from placewright.errors import InputError
 from placewright.files import read_json
+from placewright.frontends.registry import find_frontend, model_suffixes, read_model
 from placewright.frontends.workload import is_workload, workload_problem
+from placewright.graph import OpGraph
 from placewright.placement import Placement
 from placewright.placers.base import prepare
 from placewright.placers.registry import get_placer
 from placewright.problem import Problem, build_problem
 from placewright.profile import Profile
+from placewright.profile_file import find_profile
 from placewright.text import shown
 from placewright.zoo import zoo_graph
 
@@ -24,30 +28,35 @@ DEFAULT_CLUSTER = "laptop-npu"
 
 
 def load(
-    model: str | Path,
+    model: Any,
     cluster: str | Cluster | None = None,
     objective: str | None = None,
     execution: str | None = None,
     profile: str | Path | Profile | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    training: bool = False,
+    optimizer: str = "adam",
     **options: Any,
 ) -> Problem:
     """Load a model as a problem.
 
-    ``model`` is a published problem (``.json``), which brings devices and costs along, or ``zoo:NAME``. ``cluster``
-    is a preset, a TOML file or a :class:`Cluster`; costs are modelled unless a ``profile`` is given. Further
-    ``options`` are fields of :class:`Problem`, such as ``contiguous=False``.
+    ``model`` is a published problem (``.json``), which brings devices and costs along, ``zoo:NAME``, an
+    :class:`OpGraph`, a model file (``.xml``, ``.onnx``, ``.pt2``) or a live model: ``openvino.Model``,
+    ``onnx_ir.Model``, ``torch.export.ExportedProgram``, or (torch module, example inputs). ``shapes`` fixes the shapes
+    of a model's inputs by name; ``training`` asks for a training step, updates by ``optimizer`` (sgd, momentum, adam)
+    included. ``cluster`` is a preset, a TOML file or a :class:`Cluster`; costs are modelled unless a ``profile`` is
+    given. Further ``options`` are fields of :class:`Problem`, such as ``contiguous=False``.
 
     >>> load("zoo:chain?ops=3", cluster="p100x2", objective="throughput").execution
     'pipeline'
     """
-    text = str(model)
-    if text.startswith("zoo:"):
-        graph = zoo_graph(text.removeprefix("zoo:"))
+    graph = _graph(model, shapes or {}, training, optimizer)
+    if graph is not None:
         chosen = cluster if isinstance(cluster, Cluster) else load_cluster(cluster or DEFAULT_CLUSTER)
-        costs = Profile.load(profile) if isinstance(profile, (str, Path)) else profile
+        costs = find_profile(profile, graph) if isinstance(profile, (str, Path)) else profile
         problem = build_problem(graph, chosen, costs or roofline_profile(graph, chosen))
     else:
-        problem = _published(text, has_cluster=cluster is not None or profile is not None)
+        problem = _published(str(model), has_cluster=cluster is not None or profile is not None)
     return problem.for_objective(objective, execution).with_options(**options)
 
 
@@ -68,11 +77,25 @@ def place(
     return chosen.place(problem, budget, seed)
 
 
+def _graph(model: Any, shapes: Mapping[str, tuple[int, ...]], training: bool, optimizer: str) -> OpGraph | None:
+    """The graph of a model that brings no devices along, ``None`` for a published problem."""
+    is_zoo = isinstance(model, str) and model.startswith("zoo:")
+    if not (is_zoo or isinstance(model, OpGraph)) and find_frontend(model) is not None:
+        return read_model(model, shapes, optimizer=optimizer if training else None)
+    if shapes or training:
+        hint = "; a zoo model takes options: zoo:NAME?batch=8&training=1" if is_zoo else ""
+        raise InputError(f"shapes and training are for model files and live models{hint}")
+    if isinstance(model, OpGraph):
+        return model
+    return zoo_graph(str(model).removeprefix("zoo:")) if is_zoo else None
+
+
 def _published(path: str, has_cluster: bool) -> Problem:
     where = shown(path, limit=200)
-    suffix = Path(path).suffix.lower()
-    if suffix in (".xml", ".onnx", ".pt2") and Path(path).is_file():
-        raise InputError(f"{where}: models of type '{suffix}' cannot be read yet; expected a published problem (.json)")
+    if not path.endswith(".json") and Path(path).suffix and Path(path).is_file():
+        known = ", ".join([".json", *model_suffixes()])
+        suffix = shown(Path(path).suffix)
+        raise InputError(f"{where}: files of type '{suffix}' are not models; expected one of {known}, or zoo:NAME")
     document = read_json(path)
     if not is_workload(document):
         raise InputError(f"{where}: not a published problem: expected an object with 'nodes' and 'edges'")

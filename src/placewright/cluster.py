@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,8 +14,16 @@ from numpy.typing import NDArray
 from placewright.errors import InputError
 from placewright.text import shown
 
+Precision = Literal["", "f32", "bf16", "f16"]
 Busy = Literal["both", "sender", "receiver", "none"]
 _BUSY_BITS: dict[str, int] = {"none": 0, "sender": 1, "receiver": 2, "both": 3}
+
+
+class Efficiency(NamedTuple):
+    """Which fractions of its peak rates a device reaches on one sort of work."""
+
+    flops: float = 1.0
+    bandwidth: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -22,7 +31,10 @@ class DeviceKind:
     """What equal devices share.
 
     ``is_host`` marks devices that compute out of host memory: they pay nothing to reach it, and the ``calls``
-    model runs them as one pool of unlimited width. The three rates feed the roofline cost model only.
+    model runs them as one pool of unlimited width. The rates, the overhead per op and ``efficiency`` (by op class,
+    "default" for the others) feed the roofline cost model only. ``supported`` and ``unsupported`` are patterns of op
+    classes or op types. ``runtime_device``, ``threads`` and ``precision`` say how such a device is run for real;
+    empty and 0 leave the choice to the runtime.
     """
 
     name: str
@@ -31,6 +43,22 @@ class DeviceKind:
     memory_bandwidth_bytes_per_s: float = math.nan
     op_overhead_s: float = 0.0
     segment_overhead_s: float = 0.0  # cost of starting one segment under ``sequential``
+    efficiency: Mapping[str, Efficiency] = field(default_factory=dict, hash=False)
+    supported: tuple[str, ...] = ("*",)
+    unsupported: tuple[str, ...] = ()
+    runtime_device: str = ""
+    threads: int = 0
+    precision: Precision = ""
+
+    def supports(self, op_class: str, op_type: str) -> bool:
+        """Say whether ops of this sort run here; ops that do no work do so everywhere.
+
+        >>> DeviceKind("npu", unsupported=("embedding", "TopK*")).supports("reduce", "TopK-11")
+        False
+        """
+        if op_class == "free":
+            return True
+        return _matches(self.supported, op_class, op_type) and not _matches(self.unsupported, op_class, op_type)
 
 
 @dataclass(frozen=True)
@@ -191,6 +219,10 @@ class Cluster:
 def equal_devices(kind: str, count: int, memory_bytes: float = math.inf, *, half_duplex: bool = False) -> list[Device]:
     """``count`` devices of one kind, named after it: ``gpu0, gpu1, …``."""
     return [Device(f"{kind}{i}", kind, memory_bytes, half_duplex) for i in range(count)]
+
+
+def _matches(patterns: tuple[str, ...], op_class: str, op_type: str) -> bool:
+    return any(fnmatch.fnmatchcase(op_type, p) or fnmatch.fnmatchcase(op_class, p) for p in patterns)
 
 
 def _check_devices(cluster: Cluster) -> None:

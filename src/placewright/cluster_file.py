@@ -11,6 +11,15 @@ memory_bandwidth = "732GB/s"
 op_overhead = "5us"
 segment_overhead = "20us"           # under execution model ``sequential``
 half_duplex = false
+unsupported = ["embedding", "TopK*"]  # op classes or op types that cannot run here; or supported = [...]
+runtime_device = "cuda"             # what the runtime calls it
+threads = 0                         # that the runtime may use, 0 = its own choice
+precision = "f32"                   # f32, bf16, f16
+
+[device.efficiency]                 # of the device above: the fraction of its peak reached, by op class
+conv = 0.6
+elementwise = { bandwidth = 0.8 }
+default = { flops = 0.5, bandwidth = 0.7 }
 
 [[device]]
 kind = "cpu"
@@ -33,11 +42,13 @@ import re
 import tomllib
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
-from placewright.cluster import Cluster, Device, DeviceKind, Link, equal_devices
+from placewright.cluster import Cluster, Device, DeviceKind, Efficiency, Link, Precision, equal_devices
+from placewright.costs.cores import CORES_PREFIX, cores_cluster
 from placewright.errors import InputError, suggestion
 from placewright.files import read_text
+from placewright.op_classes import OP_CLASSES
 from placewright.text import shown
 
 _SCALE = {
@@ -49,9 +60,11 @@ _SCALE = {
 _SCALE["bytes/s"] = {("" if u == "" else f"{u}/s"): f for u, f in _SCALE["bytes"].items()}
 _DEVICE_FIELDS = {
     "kind", "count", "memory", "host", "flops", "memory_bandwidth", "op_overhead", "segment_overhead", "half_duplex",
+    "efficiency", "supported", "unsupported", "runtime_device", "threads", "precision",
 }  # fmt: skip
 _LINK_FIELDS = {"from", "to", "bandwidth", "latency", "busy", "one_way"}
 _MAX_DEVICES = 1024
+_MAX_THREADS = 4096
 
 
 def preset_names() -> list[str]:
@@ -60,11 +73,13 @@ def preset_names() -> list[str]:
 
 
 def load_cluster(name_or_path: str) -> Cluster:
-    """Load a preset by name or a TOML file by path."""
+    """Load a preset by name, the cores of this machine (``cores:2``, ``cores:f32+bf16``) or a TOML file by path."""
+    if name_or_path.startswith(CORES_PREFIX):
+        return cores_cluster(name_or_path)
     if name_or_path in preset_names():
         return parse_cluster((_presets() / f"{name_or_path}.toml").read_text(encoding="utf-8"), name_or_path)
     if not (name_or_path.endswith(".toml") or "/" in name_or_path or Path(name_or_path).exists()):
-        known = suggestion(name_or_path, preset_names())
+        known = suggestion(name_or_path, [*preset_names(), "cores:2", "cores:f32+bf16"])
         raise InputError(f"unknown cluster '{shown(name_or_path)}': neither a preset nor a TOML file; {known}")
     return parse_cluster(read_text(name_or_path), shown(name_or_path, limit=200))
 
@@ -108,13 +123,10 @@ def _tables(document: dict[str, Any], name: str, where: str) -> list[dict[str, A
 
 def _devices(entry: dict[str, Any], where: str) -> tuple[DeviceKind, list[Device]]:
     _only(entry, _DEVICE_FIELDS, where)
-    name, count = entry.get("kind"), entry.get("count", 1)
+    name = entry.get("kind")
     if not isinstance(name, str) or not name:
         raise InputError(f"{where}: 'kind' is missing, expected a name such as \"gpu\"")
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MAX_DEVICES:
-        raise InputError(
-            f"{where}: 'count' is {shown(str(count), 40)}, expected a whole number from 1 to {_MAX_DEVICES}"
-        )
+    count = _whole(entry, "count", where, 1, 1, _MAX_DEVICES)
     kind = DeviceKind(
         name=name,
         is_host=_flag(entry, "host", where),
@@ -122,9 +134,77 @@ def _devices(entry: dict[str, Any], where: str) -> tuple[DeviceKind, list[Device
         memory_bandwidth_bytes_per_s=_quantity(entry, "memory_bandwidth", "bytes/s", where, math.nan),
         op_overhead_s=_quantity(entry, "op_overhead", "seconds", where, 0.0),
         segment_overhead_s=_quantity(entry, "segment_overhead", "seconds", where, 0.0),
+        efficiency=_efficiency(entry, where),
+        supported=_patterns(entry, "supported", where, ("*",)),
+        unsupported=_patterns(entry, "unsupported", where, ()),
+        runtime_device=_runtime_device(entry, where),
+        threads=_whole(entry, "threads", where, 0, 0, _MAX_THREADS),
+        precision=_precision(entry, where),
     )
     memory = _quantity(entry, "memory", "bytes", where, math.inf)
     return kind, equal_devices(name, count, memory, half_duplex=_flag(entry, "half_duplex", where))
+
+
+def _efficiency(entry: dict[str, Any], where: str) -> dict[str, Efficiency]:
+    table = entry.get("efficiency", {})
+    if not isinstance(table, dict):
+        raise InputError(f"{where}: 'efficiency' is '{shown(str(table), 40)}', expected a table [device.efficiency]")
+    known = [*(c for c in OP_CLASSES if c != "free"), "default"]
+    found: dict[str, Efficiency] = {}
+    for name, value in table.items():
+        if name not in known:
+            raise InputError(f"{where}: efficiency: unknown op class '{shown(name)}'; {suggestion(name, known)}")
+        here = f"{where}: efficiency of '{name}'"
+        rates = value if isinstance(value, dict) else {"flops": value}
+        _only(rates, {"flops", "bandwidth"}, here)
+        found[name] = Efficiency(_fraction(rates, "flops", here), _fraction(rates, "bandwidth", here))
+    return found
+
+
+def _fraction(rates: dict[str, Any], field: str, where: str) -> float:
+    value = rates.get(field, 1.0)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
+        raise InputError(
+            f"{where}: '{field}' is {shown(str(value), 40)}, expected a fraction of the peak, above 0 and at most 1"
+        )
+    return float(value)
+
+
+def _patterns(entry: dict[str, Any], field: str, where: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    value = entry.get(field)
+    if value is None:
+        return default
+    if not isinstance(value, list) or not all(isinstance(p, str) and p for p in value):
+        raise InputError(
+            f"{where}: '{field}' is {shown(str(value), 40)}, expected a list of op classes or op types, "
+            'for example ["embedding", "TopK*"]'
+        )
+    return tuple(value)
+
+
+def _runtime_device(entry: dict[str, Any], where: str) -> str:
+    value = entry.get("runtime_device", "")
+    if not isinstance(value, str):
+        raise InputError(
+            f'{where}: \'runtime_device\' is {shown(str(value), 40)}, expected a name such as "GPU.1" or "cuda:0"'
+        )
+    return value
+
+
+def _precision(entry: dict[str, Any], where: str) -> Precision:
+    value = entry.get("precision", "")
+    if value not in get_args(Precision) or (value == "" and "precision" in entry):
+        raise InputError(f"{where}: 'precision' is '{shown(str(value), 40)}', expected f32, bf16 or f16")
+    return cast(Precision, value)
+
+
+def _whole(entry: dict[str, Any], field: str, where: str, default: int, least: int, most: int) -> int:
+    value = entry.get(field, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise InputError(
+            f"{where}: '{field}' is {shown(str(value), 40)}, expected a whole number from {least} to {most}"
+        )
+    return value
 
 
 def _add_links(

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.cluster import Cluster, LinkTable
+from placewright.costs.roofline import supported_ops
 from placewright.errors import InputError, suggestion
 from placewright.graph import BoolArray, FloatArray, IntArray, OpGraph
-from placewright.profile import Profile
+from placewright.profile import Profile, colocated
 from placewright.text import shown
 
 Objective = Literal["latency", "throughput"]
@@ -257,14 +258,20 @@ def build_problem(
 ) -> Problem:
     """Join a graph, a cluster and a profile. ``memory_bytes`` per op is the weights unless given.
 
-    Copy times come from the profile's curve of the link's name where there is one, else from the link itself.
+    Copy times come from the profile's curve of the link's name where there is one, else from the link itself. Ops that
+    the profile timed as one kernel must share a device; what a kind does not support cannot run there.
     """
+    profile.check_fits(graph)
     kinds = tuple(k.name for k in cluster.kinds)
+    times = profile.times_for(graph.op_names, kinds)
+    can_run = np.stack([supported_ops(graph, kind) for kind in cluster.kinds], axis=1)
+    if profile.groups:
+        graph = colocated(graph, profile.groups)
     copies = [profile.copies.get(link.name, link).copy_s(graph.tensor_bytes) for link in cluster.link_table().links]
     return Problem(
         graph=graph,
         cluster=cluster,
-        op_time_s=profile.times_for(graph.op_names, kinds),
+        op_time_s=np.where(can_run, times, np.inf),
         memory_bytes=graph.weight_bytes if memory_bytes is None else memory_bytes,
         tensor_copy_s=np.stack(copies, axis=1) if copies else np.zeros((graph.n_tensors, 0)),
         **options,

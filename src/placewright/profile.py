@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.errors import InputError
-from placewright.files import read_json, write_whole
+from placewright.frontends.assemble import fingerprint
+from placewright.graph import IntArray, OpGraph
 from placewright.text import shown
-
-FORMAT = "placewright-profile/1"
 
 
 @dataclass(frozen=True)
@@ -40,13 +36,48 @@ class CopyCurve:
             result = np.where(size_bytes > sizes[-1], seconds[-1] + slope * (size_bytes - sizes[-1]), result)
         return np.where(size_bytes > 0, result, 0.0)
 
+    def fit(self) -> tuple[float, float]:
+        """Return (latency in seconds, bandwidth in bytes per second) of the line with the least relative errors."""
+        sizes, seconds = np.array(self.size_bytes), np.array(self.seconds)
+        if len(sizes) == 1:
+            return 0.0, float(sizes[0] / seconds[0])
+        columns = np.stack([1 / seconds, sizes / seconds], axis=1)
+        (latency_s, per_byte_s), *_ = np.linalg.lstsq(columns, np.ones(len(sizes)), rcond=None)
+        if latency_s < 0 or per_byte_s <= 0:  # a curve that is no line: the slowest rate seen
+            return 0.0, float((sizes / seconds).min())
+        return float(latency_s), float(1 / per_byte_s)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How the times of one kind of device were measured. ``whole_s`` is the whole model on it, run as usual.
+
+    ``sum_s`` is the sum of its ops as measured; the profile holds them multiplied by ``scale``. ``unattributed_s`` is
+    the part of ``sum_s`` that the runtime spent on work of its own, given to the ops it belongs to.
+    """
+
+    runtime: str
+    device: str
+    threads: int
+    precision: str
+    repeats: int
+    whole_s: float
+    whole_spread_s: float
+    sum_s: float
+    scale: float = 1.0
+    unattributed_s: float = 0.0
+    machine: str = ""
+    software: str = ""
+    date: str = ""
+
 
 @dataclass(frozen=True, eq=False)
 class Profile:
     """Seconds per op and kind of device. Infinite = cannot run there, NaN = not known; nothing is guessed silently.
 
     ``is_measured`` tells measured figures from modelled ones; ``spread_s`` is the half width of the 95% interval
-    (NaN where there is none).
+    (NaN where there is none). ``groups`` lists ops that the runtime ran as one kernel: the time of a group stands with
+    one of its ops, so they must be placed together. ``fingerprint`` names the model; empty means any with these ops.
     """
 
     op_names: tuple[str, ...]
@@ -55,9 +86,11 @@ class Profile:
     is_measured: NDArray[np.bool_]  # [ops, kinds]
     spread_s: NDArray[np.float64]  # [ops, kinds]
     copies: Mapping[str, CopyCurve] = field(default_factory=dict)  # by link name
-    date: str = ""
-    machine: str = ""
-    software: str = ""
+    groups: tuple[tuple[str, ...], ...] = ()
+    measurements: Mapping[str, Measurement] = field(default_factory=dict)  # by kind
+    model: str = ""
+    fingerprint: str = ""
+    source: str = ""
 
     def times_for(self, op_names: tuple[str, ...], kinds: tuple[str, ...]) -> NDArray[np.float64]:
         """Return [ops, kinds] seconds in the order asked for; an op or kind that is missing or unknown is an error."""
@@ -77,53 +110,55 @@ class Profile:
             raise InputError(f"the profile does not know the time of '{shown(op_names[op])}' on '{shown(kinds[kind])}'")
         return times
 
+    def check_fits(self, graph: OpGraph) -> None:
+        """Raise :class:`InputError` if the profile was made for another model."""
+        theirs = graph_fingerprint(graph) if self.fingerprint else ""
+        if theirs != self.fingerprint:
+            raise InputError(
+                f"the profile is of model '{shown(self.model)}' (fingerprint {shown(self.fingerprint[:12])}), "
+                f"not of '{shown(graph.name)}' ({theirs[:12]}): measure this one with 'placewright profile'"
+            )
+
+    def merge(self, newer: Profile) -> Profile:
+        """Return both profiles of one model as one; where both know a figure, the newer one's counts."""
+        if (self.fingerprint, sorted(self.op_names)) != (newer.fingerprint, sorted(newer.op_names)):
+            raise InputError(
+                f"profiles of different models cannot be merged: '{shown(self.model)}' (fingerprint "
+                f"{shown(self.fingerprint[:12])}) and '{shown(newer.model)}' ({shown(newer.fingerprint[:12])})"
+            )
+        kinds = tuple(dict.fromkeys([*self.kinds, *newer.kinds]))
+        rows = [newer.op_names.index(name) for name in self.op_names]
+        merged = [np.full((len(rows), len(kinds)), np.nan) for _ in range(3)]
+        for profile, order in ((self, range(len(rows))), (newer, rows)):
+            for k, kind in enumerate(profile.kinds):
+                known = ~np.isnan(profile.time_s[order, k])
+                column = kinds.index(kind)
+                for target, source in zip(merged, (profile.time_s, profile.spread_s, profile.is_measured), strict=True):
+                    target[known, column] = source[order, k][known]
+        return replace(
+            self,
+            kinds=kinds,
+            time_s=merged[0],
+            spread_s=merged[1],
+            is_measured=merged[2] == 1,
+            copies={**self.copies, **newer.copies},
+            groups=united_groups([*self.groups, *newer.groups]),
+            measurements={**self.measurements, **newer.measurements},
+            source="; ".join(dict.fromkeys(s for s in (self.source, newer.source) if s)),
+        )
+
     def save(self, path: str | Path) -> None:
         """Write the profile as JSON, whole or not at all."""
-        document = {
-            "format": FORMAT,
-            "date": self.date,
-            "machine": self.machine,
-            "software": self.software,
-            "kinds": list(self.kinds),
-            "ops": [self._entry(i) for i in range(len(self.op_names))],
-            "copies": {n: {"size_bytes": c.size_bytes, "seconds": c.seconds} for n, c in self.copies.items()},
-        }
-        write_whole(path, json.dumps(document, indent=1) + "\n")
+        from placewright.profile_file import write_profile
 
-    def _entry(self, i: int) -> dict[str, Any]:
-        return {
-            "name": self.op_names[i],
-            "time_s": [_plain(t) for t in self.time_s[i]],
-            "spread_s": [_plain(t) for t in self.spread_s[i]],
-            "is_measured": self.is_measured[i].tolist(),
-        }
+        write_profile(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Profile:
         """Read what :meth:`save` wrote."""
-        document = read_json(path)
-        where = f"{shown(str(path))}"
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise InputError(f'{where}: not a profile: expected "format": "{FORMAT}"')
-        try:
-            ops, kinds = document["ops"], tuple(str(k) for k in document["kinds"])
-            shape = (len(ops), len(kinds))
-            return cls(
-                op_names=tuple(str(op["name"]) for op in ops),
-                kinds=kinds,
-                time_s=np.array([[_number(t) for t in op["time_s"]] for op in ops]).reshape(shape),
-                is_measured=np.array([op["is_measured"] for op in ops], dtype=np.bool_).reshape(shape),
-                spread_s=np.array([[_number(t) for t in op["spread_s"]] for op in ops]).reshape(shape),
-                copies={
-                    str(n): CopyCurve(tuple(map(float, c["size_bytes"])), tuple(map(float, c["seconds"])))
-                    for n, c in document["copies"].items()
-                },
-                date=str(document.get("date", "")),
-                machine=str(document.get("machine", "")),
-                software=str(document.get("software", "")),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{where}: not a valid profile: {shown(str(error))}") from error
+        from placewright.profile_file import read_profile
+
+        return read_profile(path)
 
 
 def modelled_profile(
@@ -136,22 +171,33 @@ def modelled_profile(
         time_s=time_s,
         is_measured=np.zeros(time_s.shape, dtype=np.bool_),
         spread_s=np.full(time_s.shape, np.nan),
-        software=source,
+        source=source,
     )
 
 
-def _plain(value: float) -> float | str | None:
-    if math.isnan(value):
-        return None
-    return "unsupported" if math.isinf(value) else float(value)
+def graph_fingerprint(graph: OpGraph) -> str:
+    """Return what tells models apart, whatever their weights: the frontend's hash, or one of names and edges."""
+    given = graph.metadata.get("fingerprint")
+    return given if isinstance(given, str) and given else fingerprint(graph)
 
 
-def _number(value: object) -> float:
-    if value is None:
-        return math.nan
-    if value == "unsupported":
-        return math.inf
-    number = float(value)  # type: ignore[arg-type]
-    if not (math.isfinite(number) and number >= 0):
-        raise ValueError(f"time {value!r} is not a finite number >= 0")
-    return number
+def united_groups(groups: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """Join groups that share an op; groups of one op are left out."""
+    group_of: dict[str, list[str]] = {}
+    for group in groups:
+        joined = list(dict.fromkeys([n for name in group for n in group_of.get(name, [name])]))
+        group_of.update(dict.fromkeys(joined, joined))
+    distinct = {id(group): group for group in group_of.values()}
+    return tuple(tuple(group) for group in distinct.values() if len(group) > 1)
+
+
+def colocated(graph: OpGraph, groups: Iterable[Sequence[str]]) -> OpGraph:
+    """Return the graph with the ops of each group kept on one device, besides the classes it already has."""
+    index = graph.index_of
+    classes = [np.flatnonzero(graph.colocation == c) for c in np.unique(graph.colocation) if c >= 0]
+    named = [[graph.op_names[v] for v in members] for members in classes]
+    colocation: IntArray = np.full(graph.n_ops, -1, dtype=np.int32)
+    for number, group in enumerate(united_groups([*named, *groups])):
+        colocation[[index[name] for name in group if name in index]] = number
+    colocation.flags.writeable = False
+    return replace(graph, colocation=colocation)

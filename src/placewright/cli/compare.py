@@ -13,6 +13,7 @@ from placewright.cli import options as o
 def compare(
     model: o.Model,
     cluster: o.ClusterName = None,
+    shape: o.Shape = None,
     profile: o.ProfileFile = None,
     objective: o.ObjectiveName = None,
     execution: o.ExecutionName = None,
@@ -49,7 +50,7 @@ def compare(
         ]
     chosen = [get_placer(n, **({"split": split} if n == "expert" and split is not None else {})) for n in names]
     problem = o.load_problem(
-        model, cluster, profile, objective, execution, pin, forbid, together,
+        model, cluster, profile, objective, execution, pin, forbid, together, shape,
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
         max_replicas=replicas,
     )  # fmt: skip

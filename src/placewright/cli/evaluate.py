@@ -13,6 +13,7 @@ def evaluate(
     model: o.Model,
     placement_file: o.PlacementFile,
     cluster: o.ClusterName = None,
+    shape: o.Shape = None,
     profile: o.ProfileFile = None,
     objective: o.ObjectiveName = None,
     execution: o.ExecutionName = None,
@@ -43,7 +44,7 @@ def evaluate(
         settings = placement_settings(placement_file)
         objective, execution = settings.get("objective"), settings.get("execution")
     problem = o.load_problem(
-        model, cluster, profile, objective, execution, pin, forbid, together,
+        model, cluster, profile, objective, execution, pin, forbid, together, shape,
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
         max_replicas=replicas,
     )  # fmt: skip

@@ -11,9 +11,11 @@ from typer.main import get_command
 
 from placewright import __version__
 from placewright.cli.compare import compare
+from placewright.cli.devices import devices
 from placewright.cli.evaluate import evaluate
 from placewright.cli.place import place
 from placewright.cli.placers import placers
+from placewright.cli.profile import profile
 from placewright.errors import PlacewrightError
 from placewright.text import shown
 
@@ -24,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (place, evaluate, compare, placers):
+for verb in (place, evaluate, compare, profile, placers, devices):
     app.command()(verb)
 
 

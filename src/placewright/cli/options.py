@@ -11,7 +11,10 @@ from placewright.problem import Problem, Rule
 from placewright.text import shown
 
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="a published problem (.json) or zoo:NAME", show_default=False)
+    str,
+    typer.Argument(
+        metavar="MODEL", help="a model (.xml, .onnx, .pt2), a published problem (.json) or zoo:NAME", show_default=False
+    ),
 ]
 PlacementFile = Annotated[
     str, typer.Argument(metavar="PLACEMENT", help="a placement written by 'place -o', or a split", show_default=False)
@@ -43,6 +46,9 @@ CommunicationName = Annotated[
 Replicas = Annotated[
     int, typer.Option("--replicas", min=1, help="a pipeline stage may use up to this many devices of a kind")
 ]
+Shape = Annotated[
+    list[str] | None, typer.Option("--shape", metavar="NAME=D1,D2", help="shape of a model's input that it leaves open")
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print the result line only")]
 SplitFile = Annotated[str | None, typer.Option("--split", help="the split that placer 'expert' reads")]
@@ -57,18 +63,40 @@ def load_problem(
     pin: list[str] | None,
     forbid: list[str] | None,
     together: list[str] | None,
+    shape: list[str] | None,
     **options: Any,
 ) -> Problem:
     """Load the model and apply the constraints given on the command line."""
     from placewright.api import load
+    from placewright.frontends.base import parse_shapes
 
     _one_of("--schedule", options.get("schedule", "1f1b"), ("1f1b", "gpipe"))
     _one_of("--communication", options.get("communication", "added"), ("added", "overlapped"))
     rules = [_rule("pin", text) for text in pin or []] + [_rule("forbid", text) for text in forbid or []]
     rules += [Rule("together", text) for text in together or []]
-    problem = load(model, cluster, objective, execution, profile, rules=tuple(rules), **options)
+    shapes = parse_shapes(shape or [])
+    problem = load(model, cluster, objective, execution, profile, shapes, rules=tuple(rules), **options)
+    _warn(problem.graph.metadata)
     _ = problem.allowed, problem.group_of_op  # a rule that matches nothing is found here, before any work
     return problem
+
+
+def _warn(metadata: dict[str, Any]) -> None:
+    """One line about everything in the model whose cost is a guess."""
+    unknown = metadata.get("unknown_op_types") or {}
+    parts = []
+    if unknown:
+        types = ", ".join(f"{shown(t, 40)} x{n}" for t, n in list(unknown.items())[:5])
+        more = f" and {len(unknown) - 5} more types" if len(unknown) > 5 else ""
+        parts.append(f"operator types without a cost formula, counted as one flop per output value: {types}{more}")
+    if metadata.get("unknown_shapes"):
+        parts.append(f"{metadata['unknown_shapes']} tensors whose size only the data decide, counted as small")
+    if metadata.get("guessed_shapes"):
+        parts.append(f"{metadata['guessed_shapes']} tensors of unknown shape, taken to be like their first input")
+    if metadata.get("unknown_iterations"):
+        parts.append(f"{metadata['unknown_iterations']} loops whose length only the data decide, counted as one round")
+    if parts:
+        typer.echo("placewright: warning: " + "; ".join(parts), err=True)
 
 
 def _rule(action: Literal["pin", "forbid"], text: str) -> Rule:

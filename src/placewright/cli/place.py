@@ -13,6 +13,7 @@ from placewright.cli import options as o
 def place(
     model: o.Model,
     cluster: o.ClusterName = None,
+    shape: o.Shape = None,
     profile: o.ProfileFile = None,
     objective: o.ObjectiveName = None,
     execution: o.ExecutionName = None,
@@ -48,7 +49,7 @@ def place(
     seconds = parse_seconds(budget)
     chosen = get_placer(placer, **({"split": split} if split is not None else {}))
     problem = o.load_problem(
-        model, cluster, profile, objective, execution, pin, forbid, together,
+        model, cluster, profile, objective, execution, pin, forbid, together, shape,
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
         max_replicas=replicas,
     )  # fmt: skip

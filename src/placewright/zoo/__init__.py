@@ -1,21 +1,18 @@
-"""Models built from code, by name: ``zoo:NAME?option=value&…``."""
+"""Models built from code, by name: ``zoo:NAME?option=value&…``. Nothing is downloaded and no weights are allocated."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from urllib.parse import parse_qsl
+from typing import TYPE_CHECKING
 
-from placewright.errors import InputError, suggestion
+from placewright.errors import InputError, MissingExtraError
 from placewright.graph import OpGraph
-from placewright.text import shown
-from placewright.zoo import synthetic
+from placewright.zoo.catalogue import MODELS, chosen_model
+from placewright.zoo.tape import Tape, tape_graph
 
-MODELS: dict[str, Callable[..., OpGraph]] = {
-    "layered": synthetic.layered,
-    "fork-join": synthetic.fork_join,
-    "chain": synthetic.chain,
-}
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["MODELS", "zoo_graph", "zoo_module", "zoo_tape"]
 
 
 def zoo_graph(reference: str) -> OpGraph:
@@ -23,22 +20,33 @@ def zoo_graph(reference: str) -> OpGraph:
 
     >>> zoo_graph("chain?ops=5").n_ops
     5
+    >>> zoo_graph("resnet-50?batch=8").n_ops
+    176
     """
-    name, _, query = reference.partition("?")
-    if name not in MODELS:
-        raise InputError(f"unknown model 'zoo:{shown(name)}'; {suggestion(name, MODELS)}")
-    parameters = inspect.signature(MODELS[name]).parameters
-    options: dict[str, float] = {}
-    for key, value in parse_qsl(query, keep_blank_values=True):
-        if key not in parameters:
-            raise InputError(f"zoo:{name} has no option '{shown(key)}'; {suggestion(key, parameters)}")
-        options[key] = _number(name, key, value, whole=isinstance(parameters[key].default, int))
-    return MODELS[name](**options)
+    choice = chosen_model(reference)
+    built = choice.build()
+    graph = tape_graph(built) if isinstance(built, Tape) else built
+    if not choice.training:
+        return graph
+    from placewright.frontends.training import mirror_training
+
+    return mirror_training(graph, choice.optimizer)
 
 
-def _number(name: str, key: str, value: str, whole: bool) -> float:
+def zoo_tape(reference: str) -> Tape:
+    """The tape (operators, shapes, weights) of a model, always of its inference part."""
+    choice = chosen_model(reference)
+    built = choice.build()
+    if not isinstance(built, Tape):
+        raise InputError(f"zoo:{choice.name} is a generated graph without operators that could run")
+    return built
+
+
+def zoo_module(reference: str, seed: int = 0) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """The model as a torch module with random weights, ready for inference, and example inputs for it."""
+    tape = zoo_tape(reference)
     try:
-        return int(value) if whole else float(value)
-    except ValueError:
-        expected = "a whole number" if whole else "a number"
-        raise InputError(f"zoo:{name}: option '{key}' is '{shown(value)}', expected {expected}") from None
+        from placewright.zoo.module import tape_module
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("torch", "torch") from error
+    return tape_module(tape, seed)

@@ -1,0 +1,188 @@
+"""``placewright profile``: measure what a model's ops and copies cost here; show and merge such measurements."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from placewright.cli import options as o
+from placewright.errors import InputError
+from placewright.text import shown, time_text
+
+if TYPE_CHECKING:
+    from placewright.cluster import DeviceKind
+    from placewright.costs.measure.campaign import Finding
+    from placewright.profile import Profile
+
+
+def profile(
+    model: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL", help="model file or zoo:NAME; with --list or --merge: profiles"),
+    ],
+    cluster: Annotated[str | None, typer.Option("--cluster", help="preset, cores:K or TOML file")] = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", help="the profile to write")] = None,
+    runtime: Annotated[str | None, typer.Option("--runtime", help="openvino or torch")] = None,
+    kinds: Annotated[str | None, typer.Option("--kinds", help="only these kinds of device, such as cpu,gpu")] = None,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, max=100_000, help="passes over the model")] = 30,
+    shape: Annotated[list[str] | None, typer.Option("--shape", metavar="NAME=D1,D2", help="shape of an input")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue a measurement that was stopped")] = False,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="scale the ops' times so that they add up to the whole run")
+    ] = False,
+    list_files: Annotated[bool, typer.Option("--list", help="show profiles instead of measuring")] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="write several profiles of one model as one")] = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Measure a model on the devices of a cluster that are really here.
+
+    Examples:
+
+    placewright profile zoo:resnet-50 --cluster cores:2 -o profile.json
+
+    placewright profile --list profile.json
+
+    placewright profile --merge cpu.json gpu.json -o both.json
+    """
+    from placewright.profile import Profile
+
+    if list_files or merge:
+        profiles = [Profile.load(path) for path in model]
+        if merge:
+            if output is None:
+                raise InputError("--merge needs -o FILE, the profile to write")
+            merged = profiles[0]
+            for newer in profiles[1:]:
+                merged = merged.merge(newer)
+            merged.save(output)
+            profiles = [merged]
+        _show(profiles, as_json, quiet)
+        return
+    if output is None or cluster is None or len(model) != 1:
+        raise InputError("measuring needs one MODEL, --cluster and -o FILE")
+    finding = _measured(model[0], cluster, output, runtime, kinds, repeats, shape or [], resume, calibrate, quiet)
+    _show([finding.profile], as_json, quiet)
+    if not finding.is_complete:
+        typer.echo(f"placewright: stopped; {shown(output, 200)} holds what was measured, --resume continues", err=True)
+        raise typer.Exit(130)
+
+
+def _measured(
+    model: str, cluster_name: str, output: str, runtime: str | None, kind_names: str | None, repeats: int,
+    shapes: list[str], resume: bool, calibrate: bool, quiet: bool,
+) -> Finding:  # fmt: skip
+    from placewright.cluster_file import load_cluster
+    from placewright.costs.measure.campaign import measure
+    from placewright.costs.measure.journal import Journal
+    from placewright.costs.measure.sources import open_source
+    from placewright.frontends.base import parse_shapes
+    from placewright.profile import graph_fingerprint
+
+    cluster = load_cluster(cluster_name)
+    kinds = _chosen(cluster.kinds, kind_names)
+    source = open_source(model, runtime, parse_shapes(shapes))
+    settings = {
+        "format": "placewright-measurement/1",
+        "fingerprint": graph_fingerprint(source.graph),
+        "runtime": source.runtime,
+        "kinds": [[k.name, k.runtime_device, k.threads, k.precision] for k in kinds],
+    }
+    journal = Journal(Path(f"{output}.partial"), settings, resume=resume)
+    with _terminable(), _progress(quiet) as say:
+        try:
+            finding = measure(
+                source.graph, cluster, kinds, source.make_runner, repeats=repeats, journal=journal,
+                calibrate=calibrate, say=say,
+            )  # fmt: skip
+        except InputError:
+            if not journal.keys_of("passes"):
+                journal.remove()
+            raise
+    finding.profile.save(output)
+    if finding.is_complete:
+        journal.remove()
+    return finding
+
+
+def _chosen(kinds: tuple[DeviceKind, ...], names: str | None) -> list[DeviceKind]:
+    if names is None:
+        return list(kinds)
+    known = {kind.name: kind for kind in kinds}
+    for name in names.split(","):
+        if name not in known:
+            raise InputError(f"--kinds: the cluster has no kind '{shown(name)}'; known: {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(names.split(","))]
+
+
+def _show(profiles: list[Profile], as_json: bool, quiet: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"profiles": [_summary(p) for p in profiles]}))
+        return
+    for p in profiles:
+        typer.echo(f"{shown(p.model) or 'a model'}: {len(p.op_names)} ops, {len(p.groups)} fused groups")
+        for kind in p.kinds:
+            typer.echo(f"  {shown(kind)}: {_kind_text(p, kind)}")
+        for name, curve in ({} if quiet else p.copies).items():
+            latency_s, bandwidth = curve.fit()
+            typer.echo(f"  copies {shown(name)}: {time_text(latency_s)} + {bandwidth / 1e9:.3g} GB/s")
+
+
+def _kind_text(p: Profile, kind: str) -> str:
+    m = p.measurements.get(kind)
+    if m is None:
+        return f"modelled ({shown(p.source)})"
+    error = m.sum_s / m.whole_s - 1
+    text = (
+        f"whole {time_text(m.whole_s)} ± {time_text(m.whole_spread_s)}, sum of ops {time_text(m.sum_s)} ({error:+.1%})"
+        f"; {shown(m.software)} on {shown(m.device)}, {m.threads} threads, {shown(m.precision)}, {m.repeats} passes, "
+        f"{shown(m.machine)}, {shown(m.date)}"
+    )
+    return text if m.scale == 1 else f"{text}, times scaled by {m.scale:.4g}"
+
+
+def _summary(p: Profile) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    copies = {name: dict(zip(("latency_s", "bytes_per_s"), c.fit(), strict=True)) for name, c in p.copies.items()}
+    return {
+        "model": p.model,
+        "fingerprint": p.fingerprint,
+        "ops": len(p.op_names),
+        "groups": len(p.groups),
+        "kinds": {kind: asdict(m) if (m := p.measurements.get(kind)) else None for kind in p.kinds},
+        "copies": copies,
+    }
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends a measurement like Ctrl-C."""
+    try:
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    except ValueError:  # not in the main thread: the caller looks after signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
+    if quiet or not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status("measuring") as line:
+        yield lambda text: line.update(escape(text))

@@ -1,0 +1,165 @@
+"""A measuring campaign: every kind of device, every link, pass by pass; stopping keeps what has been measured."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placewright.cluster import Cluster, DeviceKind
+from placewright.costs.machine import machine_text
+from placewright.costs.measure.copies import COPY_SIZES_BYTES, HOST, copier, link_ends
+from placewright.costs.measure.journal import Journal
+from placewright.costs.measure.runner import Runner
+from placewright.costs.measure.timing import median_and_spread
+from placewright.costs.roofline import supported_ops
+from placewright.errors import InputError
+from placewright.graph import OpGraph
+from placewright.profile import CopyCurve, Measurement, Profile, graph_fingerprint, united_groups
+
+_WARM_UP_RUNS = 3
+_COPY_REPEATS = 15
+_FEWEST_PASSES = 3
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a campaign found; ``is_complete`` is false if it was stopped."""
+
+    profile: Profile
+    is_complete: bool
+
+
+def measure(
+    graph: OpGraph,
+    cluster: Cluster,
+    kinds: Sequence[DeviceKind],
+    make_runner: Callable[[DeviceKind], Runner],
+    *,
+    repeats: int,
+    journal: Journal,
+    calibrate: bool = False,
+    max_seconds: float = math.inf,
+    say: Say = lambda text: None,
+) -> Finding:
+    """Measure the ops of a model on ``kinds`` and the links between them. Ctrl-C ends it with what is there.
+
+    With ``calibrate`` the times of a kind are scaled so that their sum is the latency of the whole model on it. After
+    ``max_seconds`` on one kind no further pass is begun, but there are at least 3.
+    """
+    is_complete = True
+    try:
+        for kind in kinds:
+            _measure_kind(kind, make_runner, repeats, max_seconds, journal, say)
+        _measure_copies(cluster, kinds, journal, say)
+    except KeyboardInterrupt:
+        is_complete = False
+    done = [kind for kind in kinds if journal.found(_passes(kind))]
+    if not done:
+        raise InputError("stopped before anything was measured; nothing is written")
+    return Finding(_profile(graph, done, journal, calibrate), is_complete)
+
+
+def _measure_kind(
+    kind: DeviceKind,
+    make_runner: Callable[[DeviceKind], Runner],
+    repeats: int,
+    max_seconds: float,
+    journal: Journal,
+    say: Say,
+) -> None:
+    if len(journal.found(_passes(kind))) >= repeats:
+        return
+    say(f"{kind.name}: preparing")
+    runner = make_runner(kind)
+    for _ in range(_WARM_UP_RUNS):
+        runner.whole_s()
+        runner.op_times_s()
+    if not journal.found(f"setting {kind.name}"):
+        journal.add(f"setting {kind.name}", [runner.setting, runner.groups])
+    start = time.monotonic()
+    while (done := len(journal.found(_passes(kind)))) < repeats:
+        if done >= _FEWEST_PASSES and time.monotonic() - start > max_seconds:
+            return
+        # Whole and parts in turn: what disturbs the machine disturbs both.
+        whole_s = runner.whole_s()
+        times, unattributed_s = runner.op_times_s()
+        journal.add(_passes(kind), [whole_s, unattributed_s, *times.tolist()])
+        say(f"{kind.name}: pass {done + 1} of {repeats}, {whole_s * 1e3:.4g} ms")
+
+
+def _measure_copies(cluster: Cluster, kinds: Sequence[DeviceKind], journal: Journal, say: Say) -> None:
+    measured = {kind.name for kind in kinds}
+    for link, source, target in link_ends(cluster):
+        if any(end is not None and end.name not in measured for end in (source, target)):
+            continue
+        names = [_copy_device(end) for end in (source, target)]
+        for size_bytes in COPY_SIZES_BYTES:
+            key = f"copy {link.name} {' '.join(names)} {size_bytes}"
+            copy = copier(names[0], names[1], size_bytes)
+            if journal.found(key) or copy is None:
+                continue
+            say(f"{link.name}: copies of {size_bytes} bytes")
+            copy()
+            journal.add(key, float(np.median([copy() for _ in range(_COPY_REPEATS)])))
+            journal.add(f"curve {link.name}", [size_bytes, journal.found(key)[0]])
+
+
+def _copy_device(end: DeviceKind | None) -> str:
+    if end is None or end.is_host:
+        return HOST
+    return end.runtime_device.lower() or "cuda"
+
+
+def _passes(kind: DeviceKind) -> str:
+    return f"passes {kind.name}"
+
+
+def _profile(graph: OpGraph, kinds: Sequence[DeviceKind], journal: Journal, calibrate: bool) -> Profile:
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    times, spreads, measurements, groups = [], [], {}, []
+    for kind in kinds:
+        (runtime, device, threads, precision, software), fused = journal.found(f"setting {kind.name}")[0]
+        passes = np.array(journal.found(_passes(kind)))
+        median, spread = median_and_spread(passes)
+        sum_s = float(median[2:].sum())
+        scale = float(median[0] / sum_s) if calibrate and sum_s > 0 else 1.0
+        can_run = supported_ops(graph, kind)
+        times.append(np.where(can_run, median[2:] * scale, np.inf))
+        spreads.append(spread[2:] * scale)
+        groups += fused
+        measurements[kind.name] = Measurement(
+            runtime, device, threads, precision, len(passes), float(median[0]), float(np.nan_to_num(spread[0])), sum_s,
+            scale, float(median[1]), machine_text(), software, date,
+        )  # fmt: skip
+    time_s = np.stack(times, axis=1)
+    return Profile(
+        op_names=graph.op_names,
+        kinds=tuple(kind.name for kind in kinds),
+        time_s=time_s,
+        is_measured=np.isfinite(time_s),
+        spread_s=np.stack(spreads, axis=1),
+        copies=_curves(journal),
+        groups=united_groups(groups),
+        measurements=measurements,
+        model=graph.name,
+        fingerprint=graph_fingerprint(graph),
+        source="measured",
+    )
+
+
+def _curves(journal: Journal) -> dict[str, CopyCurve]:
+    """Return a curve per link; both directions of a link of one name count as one, by their mean."""
+    curves = {}
+    for key in journal.keys_of("curve "):
+        by_size: dict[float, list[float]] = {}
+        for size_bytes, seconds in journal.found(key):
+            by_size.setdefault(float(size_bytes), []).append(seconds)
+        points = sorted((size, float(np.mean(seconds))) for size, seconds in by_size.items())
+        curves[key.removeprefix("curve ")] = CopyCurve(tuple(p[0] for p in points), tuple(p[1] for p in points))
+    return curves

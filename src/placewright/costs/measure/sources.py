@@ -1,0 +1,106 @@
+"""Models that can be run: their graph, and how to put them on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from placewright.cluster import DeviceKind
+from placewright.costs.measure.runner import Runner
+from placewright.errors import InputError, MissingExtraError
+from placewright.graph import OpGraph
+from placewright.text import shown
+
+RUNTIMES = ("openvino", "torch")
+_ZOO = "zoo:"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model that a runtime can run: its graph, and what puts it on a kind of device."""
+
+    graph: OpGraph
+    runtime: str
+    make_runner: Callable[[DeviceKind], Runner]
+
+
+def open_source(model: str, runtime: str | None, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Source:
+    """Open a model for measuring. Without a ``runtime``: torch for ``zoo:`` and ``.pt2``, OpenVINO for other files."""
+    suffix = Path(model).suffix.lower()
+    chosen = runtime or ("torch" if model.startswith(_ZOO) or suffix == ".pt2" else "openvino")
+    if chosen not in RUNTIMES:
+        raise InputError(f"unknown runtime '{shown(chosen)}', expected {' or '.join(RUNTIMES)}")
+    if find_spec(chosen) is None:
+        raise MissingExtraError(chosen, chosen)
+    if model.startswith(_ZOO):
+        return _zoo_source(model.removeprefix(_ZOO), chosen)
+    if suffix == ".pt2" and chosen == "torch":
+        return _exported_source(model, shapes or {})
+    if suffix in (".xml", ".onnx") and chosen == "openvino":
+        return _openvino_source(model, shapes or {})
+    raise InputError(
+        f"{shown(model, 200)}: cannot be run by {chosen}: expected zoo:NAME, a .pt2 file for torch, "
+        "or an .xml or .onnx file for openvino"
+    )
+
+
+def _zoo_source(reference: str, runtime: str) -> Source:
+    from placewright.zoo import zoo_graph, zoo_module
+
+    graph = zoo_graph(reference)
+    if graph.is_backward.any():
+        raise InputError(f"zoo:{shown(reference)}: a training graph cannot be measured: leave out 'training'")
+    module, inputs = zoo_module(reference)
+    if runtime == "torch":
+        return Source(graph, runtime, module_maker(module, inputs, graph))
+    import openvino as ov
+
+    model = ov.convert_model(module, example_input=inputs)
+    model.reshape({port: tuple(x.shape) for port, x in zip(model.inputs, inputs, strict=True)})
+    return Source(graph, runtime, _openvino_maker(model, [x.numpy() for x in inputs], graph))
+
+
+def module_maker(module: Any, inputs: Any, graph: OpGraph) -> Callable[[DeviceKind], Runner]:
+    """Return what puts a zoo module on a kind of device."""
+
+    def make(kind: DeviceKind) -> Runner:
+        from placewright.costs.measure.torch_runner import ModuleRunner
+
+        return ModuleRunner(module, inputs, graph, kind)
+
+    return make
+
+
+def _exported_source(path: str, shapes: Mapping[str, tuple[int, ...]]) -> Source:
+    import torch
+
+    from placewright.costs.measure.torch_runner import ExportedRunner
+    from placewright.frontends.registry import read_model
+
+    graph = read_model(path, shapes)
+    program = torch.export.load(path)
+    return Source(graph, "torch", lambda kind: ExportedRunner(program, graph, kind))
+
+
+def _openvino_source(path: str, shapes: Mapping[str, tuple[int, ...]]) -> Source:
+    import openvino as ov
+
+    from placewright.frontends.registry import read_model
+
+    graph = read_model(path, shapes)
+    model = ov.Core().read_model(path)
+    if shapes:
+        model.reshape(dict(shapes))
+    return Source(graph, "openvino", _openvino_maker(model, None, graph))
+
+
+def _openvino_maker(model: Any, inputs: Any, graph: OpGraph) -> Callable[[DeviceKind], Runner]:
+    def make(kind: DeviceKind) -> Runner:
+        from placewright.costs.measure.openvino_runner import OpenvinoRunner
+
+        return OpenvinoRunner(model, inputs, graph, kind)
+
+    return make

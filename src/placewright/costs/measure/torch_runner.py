@@ -1,0 +1,201 @@
+"""Measuring in PyTorch: zoo modules leaf by leaf, exported programs node by node, each within a run of the whole.
+
+An op's time reaches from the end of the op before to its own end, so that the times add up to the run: caches are as
+they are in real life, and what the interpreter spends between ops is not lost. On CUDA, events are the clock.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from placewright.cluster import DeviceKind
+from placewright.costs.measure.runner import Setting, threads_of
+from placewright.errors import InputError
+from placewright.graph import FloatArray, OpGraph
+from placewright.text import shown
+
+_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+Mark = Callable[[int], None]
+
+
+def torch_device(kind: DeviceKind) -> torch.device:
+    """Return the torch device of a kind; :class:`InputError` if this machine has none."""
+    name = kind.runtime_device.lower() or ("cpu" if kind.is_host else "cuda")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(
+            f"device kind '{shown(kind.name)}': torch has no device called '{shown(name)}'; expected cpu or cuda:0"
+        ) from None
+    if device.type == "cuda" and not (torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count()):
+        raise InputError(
+            f"device kind '{shown(kind.name)}' cannot be measured here: torch sees no device '{shown(name)}'; "
+            "name the kinds that are here with --kinds"
+        )
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"device kind '{shown(kind.name)}': torch device '{shown(name)}' cannot be timed")
+    return device
+
+
+class TorchRunner(ABC):
+    """One model on one torch device; subclasses say how it runs and when an op has ended."""
+
+    groups: tuple[tuple[str, ...], ...] = ()
+
+    def __init__(self, graph: OpGraph, kind: DeviceKind) -> None:
+        self.device = torch_device(kind)
+        self.dtype = _DTYPES.get(kind.precision)  # None: as the model is
+        self.n_ops = graph.n_ops
+        self.is_cuda = self.device.type == "cuda"
+        threads = threads_of(kind)
+        name = torch.cuda.get_device_name(self.device) if self.is_cuda else "cpu"
+        software = f"torch {torch.__version__}"
+        self.setting = Setting("torch", name, threads, kind.precision or "as the model is", software)
+        self._threads = threads
+        self._events: dict[int, Any] = {}
+
+    @abstractmethod
+    def run(self, mark: Mark | None) -> None:
+        """Run the model; call ``mark`` with the number of each op that has ended."""
+
+    def whole_s(self) -> float:
+        torch.set_num_threads(self._threads)
+        with torch.inference_mode():
+            self._wait()
+            start = time.perf_counter()
+            self.run(None)
+            self._wait()
+            return time.perf_counter() - start
+
+    def op_times_s(self) -> tuple[FloatArray, float]:
+        torch.set_num_threads(self._threads)
+        times = np.zeros(self.n_ops)
+        with torch.inference_mode():
+            order, ends = self._timed_on_cuda() if self.is_cuda else self._timed_on_cpu()
+        np.add.at(times, order, np.diff(ends))
+        return times, 0.0
+
+    def placed(self, value: Any) -> Any:
+        """Return a tensor on this device, in this precision if it holds fractions."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        return value.to(self.device, self.dtype if value.is_floating_point() else None)
+
+    def _timed_on_cpu(self) -> tuple[list[int], list[float]]:
+        order: list[int] = []
+        ends = [0.0]
+
+        def mark(op: int) -> None:
+            order.append(op)
+            ends.append(time.perf_counter())
+
+        ends[0] = time.perf_counter()
+        self.run(mark)
+        return order, ends
+
+    def _timed_on_cuda(self) -> tuple[list[int], list[float]]:
+        order: list[int] = []
+
+        def mark(op: int) -> None:
+            order.append(op)
+            self._event(len(order)).record()
+
+        self._wait()
+        self._event(0).record()
+        self.run(mark)
+        self._wait()
+        first = self._event(0)
+        return order, [first.elapsed_time(self._event(i)) * 1e-3 if i else 0.0 for i in range(len(order) + 1)]
+
+    def _event(self, number: int) -> Any:
+        if number not in self._events:
+            event: Any = torch.cuda.Event
+            self._events[number] = event(enable_timing=True)
+        return self._events[number]
+
+    def _wait(self) -> None:
+        if self.is_cuda:
+            torch.cuda.synchronize(self.device)
+
+
+class ModuleRunner(TorchRunner):
+    """A zoo module: an op is the submodule at its path."""
+
+    def __init__(self, module: torch.nn.Module, inputs: Sequence[Any], graph: OpGraph, kind: DeviceKind) -> None:
+        super().__init__(graph, kind)
+        self.module = module.to(device=self.device, dtype=self.dtype)
+        self.inputs = [self.placed(x) for x in inputs]
+        submodules = dict(module.named_modules())
+        self._leaves = [(v, submodules[name]) for v, name in enumerate(graph.op_names) if name in submodules]
+
+    def run(self, mark: Mark | None) -> None:
+        hooks = []
+        if mark is not None:
+            hooks = [leaf.register_forward_hook(lambda *_, op=v: mark(op)) for v, leaf in self._leaves]
+        try:
+            self.module(*self.inputs)
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+class ExportedRunner(TorchRunner):
+    """An exported program, interpreted node by node; values are dropped after their last use."""
+
+    def __init__(self, program: Any, graph: OpGraph, kind: DeviceKind) -> None:
+        super().__init__(graph, kind)
+        self._nodes = list(program.graph.nodes)
+        self._modules = program.graph_module
+        self._bound = self._bindings(program)
+        self._op_of_node = {node: graph.index_of[node.name] for node in self._nodes if node.name in graph.index_of}
+        last_user = {value: node for node in self._nodes for value in node.all_input_nodes}
+        self._dead: dict[Any, list[Any]] = {}
+        for value, node in last_user.items():
+            self._dead.setdefault(node, []).append(value)
+
+    def run(self, mark: Mark | None) -> None:
+        from torch.fx.node import map_arg
+
+        values: dict[Any, Any] = {}
+        for node in self._nodes:
+            if node.op == "placeholder":
+                values[node] = self._bound[node.name]
+            elif node.op == "get_attr":
+                values[node] = getattr(self._modules, node.target)
+            elif node.op == "call_function":
+                values[node] = node.target(
+                    *map_arg(node.args, values.__getitem__), **map_arg(node.kwargs, values.__getitem__)
+                )
+                if mark is not None and node in self._op_of_node:
+                    mark(self._op_of_node[node])
+            for dead in self._dead.get(node, ()):
+                del values[dead]
+
+    def _bindings(self, program: Any) -> dict[str, Any]:
+        signature = program.graph_signature
+        stored = {**program.state_dict, **program.constants}
+        named = {
+            **signature.inputs_to_parameters,
+            **signature.inputs_to_buffers,
+            **signature.inputs_to_lifted_tensor_constants,
+        }
+        given = iter(torch.utils._pytree.tree_leaves(program.example_inputs or ()))
+        bound: dict[str, Any] = {}
+        for node in self._nodes:
+            if node.op == "placeholder":
+                value = stored[named[node.name]] if node.name in named else next(given, None)
+                bound[node.name] = self.placed(_example(node) if value is None else value)
+        return bound
+
+
+def _example(node: Any) -> torch.Tensor:
+    """Return an input of the shape that the program was exported for."""
+    value = node.meta["val"]
+    shape = [int(size) for size in value.shape]
+    return torch.randn(shape) if value.dtype.is_floating_point else torch.ones(shape, dtype=value.dtype)
