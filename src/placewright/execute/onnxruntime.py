@@ -1,0 +1,207 @@
+"""Placements executed by ONNX Runtime: one session per segment, each with its device's provider."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.errors import InputError
+from placewright.execute.dataflow import Dataflow, ExecutionError, Task, order_by_start
+from placewright.frontends.assemble import unique_names
+from placewright.frontends.onnx_shapes import infer_shapes
+from placewright.text import shown, shown_list
+
+
+class OrtSetup(NamedTuple):
+    """How a device of the cluster is run: the execution provider, its options, threads (0 = the runtime's choice)."""
+
+    provider: str = "CPUExecutionProvider"
+    options: Mapping[str, Any] = {}
+    threads: int = 0
+
+
+class _Part(NamedTuple):
+    device: str
+    node_names: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class OrtRun:
+    """A model cut into segments, a session for each; a worker per device runs its sessions in order."""
+
+    def __init__(
+        self,
+        model: Any,
+        device_of_name: Mapping[str, str],
+        setups: Mapping[str, OrtSetup],
+        start_order: Mapping[str, float] | None = None,
+    ) -> None:
+        """``model`` is an ``onnx_ir.Model``; ops are named as the ONNX frontend names them."""
+        import onnx_ir
+
+        _check_providers(setups)
+        model = model.clone()
+        infer_shapes(model, fixed_inputs=False)  # sub-models must say the types of what they exchange
+        names = _node_names(model.graph)
+        for node in model.graph:
+            node.name = names[id(node)]  # so that assignments can be read back under the frontend's names
+        placed = _whole_placement(model.graph, names, device_of_name)
+        self.parts = _parts(model.graph, names, placed, _segments(model.graph, names, placed))
+        began = time.perf_counter()
+        self._sessions = [_session(onnx_ir, model, part, setups[part.device]) for part in self.parts]
+        self.compile_s = time.perf_counter() - began
+        self._values: dict[str, Any] = {}
+        self._inputs = [v.name for v in model.graph.inputs if v.name not in model.graph.initializers]
+        self._outputs = [v.name for v in model.graph.outputs]
+        maker = {name: p for p, part in enumerate(self.parts) for name in part.outputs}
+        after = [frozenset(maker[name] for name in part.inputs if name in maker) for part in self.parts]
+        tasks = [
+            Task(part.device, _runner(session, part, self._values), before, part.node_names[0])
+            for part, session, before in zip(self.parts, self._sessions, after, strict=True)
+        ]
+        order = None
+        if start_order is not None:
+            starts = [min(start_order.get(n, 0.0) for n in part.node_names) for part in self.parts]
+            order = order_by_start(after, starts)
+        self._dataflow = Dataflow(tasks, order)
+        self._lock = threading.Lock()
+
+    @property
+    def n_segments(self) -> int:
+        return len(self.parts)
+
+    def __call__(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        with self._lock:
+            self._values.update(zip(self._inputs, inputs, strict=True))
+            self._dataflow.run_once()
+            return [np.asarray(self._values[name]) for name in self._outputs]
+
+    def assignments(self) -> dict[str, str]:
+        """The provider that each op really got, read back from the sessions (fused ops under the fused name)."""
+        found: dict[str, str] = {}
+        for session in self._sessions:
+            for info in session.get_provider_graph_assignment_info():
+                found.update((node.name, info.ep_name) for node in info.get_nodes())
+        return found
+
+    def close(self) -> None:
+        """End the workers."""
+        self._dataflow.close()
+
+
+def _check_providers(setups: Mapping[str, OrtSetup]) -> None:
+    import onnxruntime
+
+    available = onnxruntime.get_available_providers()
+    for name, setup in setups.items():
+        if setup.provider not in available:
+            raise InputError(
+                f"device '{shown(name)}' needs ONNX Runtime's '{shown(setup.provider)}', which is not in this build; "
+                f"it has {shown_list(available)}"
+            )
+
+
+def _node_names(graph: Any) -> dict[int, str]:
+    """The frontend's name of every node, by identity."""
+    inputs = [v.name for v in graph.inputs if v.name not in graph.initializers]
+    nodes = list(graph)
+    names = unique_names(
+        inputs + [node.name or "" for node in nodes], inputs + [node.outputs[0].name or "" for node in nodes]
+    )
+    return {id(node): name for node, name in zip(nodes, names[len(inputs) :], strict=True)}
+
+
+def _whole_placement(graph: Any, names: Mapping[int, str], device_of_name: Mapping[str, str]) -> dict[str, str]:
+    """Every node's device; a node that computes from weights alone goes with its first reader if it is not named."""
+    placed: dict[str, str] = {}
+    for node in reversed(list(graph)):
+        name = names[id(node)]
+        is_fixed = all(v is None or v.is_initializer() for v in node.inputs)
+        readers = [names[id(n)] for v in node.outputs for n, _ in v.uses() if id(n) in names]
+        if is_fixed and readers:
+            placed[name] = placed[readers[0]]
+        elif name in device_of_name:
+            placed[name] = device_of_name[name]
+        else:
+            raise InputError(f"the placement has no device for operator '{shown(name)}' ({shown(node.op_type)})")
+    return placed
+
+
+def _segments(graph: Any, names: Mapping[int, str], placed: Mapping[str, str]) -> dict[str, int]:
+    """A node joins its producers' segment if they are all in one, on its device, and no other device reads from it."""
+    segment_of: dict[str, int] = {}
+    devices: list[str] = []
+    is_read_elsewhere: list[bool] = []
+    for node in graph:
+        name = names[id(node)]
+        producers = {
+            segment_of[names[id(p)]] for p in (v.producer() for v in node.inputs if v is not None) if id(p) in names
+        }
+        home = next(iter(producers)) if len(producers) == 1 else -1
+        if home < 0 or devices[home] != placed[name] or is_read_elsewhere[home]:
+            home = len(devices)
+            devices.append(placed[name])
+            is_read_elsewhere.append(False)
+        segment_of[name] = home
+        readers = [names[id(n)] for v in node.outputs for n, _ in v.uses() if id(n) in names]
+        is_read_elsewhere[home] |= any(placed[r] != placed[name] for r in readers)
+    return segment_of
+
+
+def _parts(
+    graph: Any, names: Mapping[int, str], placed: Mapping[str, str], segment_of: Mapping[str, int]
+) -> list[_Part]:
+    n_segments = max(segment_of.values()) + 1
+    members: list[list[str]] = [[] for _ in range(n_segments)]
+    inputs: list[dict[str, None]] = [{} for _ in range(n_segments)]
+    outputs: list[dict[str, None]] = [{} for _ in range(n_segments)]
+    results = {v.name for v in graph.outputs}
+    for node in graph:
+        here = segment_of[names[id(node)]]
+        members[here].append(names[id(node)])
+        for value in node.inputs:
+            if value is None or value.is_initializer():
+                continue
+            producer = value.producer()
+            if producer is None or segment_of[names[id(producer)]] != here:
+                inputs[here][value.name] = None
+        for value in node.outputs:
+            read_elsewhere = any(segment_of[names[id(n)]] != here for n, _ in value.uses() if id(n) in names)
+            if read_elsewhere or value.name in results:
+                outputs[here][value.name] = None
+    return [
+        _Part(placed[members[s][0]], tuple(members[s]), tuple(inputs[s]), tuple(outputs[s])) for s in range(n_segments)
+    ]
+
+
+def _session(onnx_ir: Any, model: Any, part: _Part, setup: OrtSetup) -> Any:
+    import onnxruntime
+
+    try:
+        graph = onnx_ir.convenience.extract(model.graph, list(part.inputs), list(part.outputs))
+    except ValueError as error:  # a body that reads values of the graph around it
+        raise ExecutionError(
+            f"the segment from '{shown(part.node_names[0])}' cannot be cut out: {shown(str(error))}"
+        ) from error
+    piece = onnx_ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
+    piece.opset_imports.update(model.opset_imports)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = setup.threads
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    content = onnx_ir.to_proto(piece).SerializeToString()
+    return onnxruntime.InferenceSession(content, options, providers=[(setup.provider, dict(setup.options))])
+
+
+def _runner(session: Any, part: _Part, values: dict[str, Any]) -> Any:
+    def run() -> None:
+        outputs = session.run(list(part.outputs), {name: values[name] for name in part.inputs})
+        values.update(zip(part.outputs, outputs, strict=True))
+
+    return run
