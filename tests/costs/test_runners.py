@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +145,28 @@ def test_an_openvino_profile_of_a_file(tmp_path: Path, capsys: pytest.CaptureFix
     assert m.sum_s == pytest.approx(np.nansum(profile.time_s), rel=1e-3)
     placement = pw.place(pw.load(xml, cluster="cores:1", profile=path), placer="single")
     assert placement.value == pytest.approx(m.sum_s, rel=1e-3)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_ctrl_c_keeps_what_is_measured_and_resume_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    path, side = tmp_path / "p.json", tmp_path / "p.json.partial"
+    command = ["profile", "zoo:resnet-50?image=32", "--cluster", "cores:1", "-o", str(path)]
+    process = subprocess.Popen([sys.executable, "-m", "placewright", *command, "--repeats", "100000"])
+    try:
+        while not (side.exists() and side.read_text().count("passes f32") >= 2):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+    done = Profile.load(path).measurements["f32"].repeats
+    assert done >= 2
+    assert side.exists()
+    assert run([*command, "--resume", "--repeats", str(done + 1)]) == 0
+    assert Profile.load(path).measurements["f32"].repeats == done + 1
+    assert not side.exists()
 
 
 @pytest.mark.parametrize(
