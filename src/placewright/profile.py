@@ -127,7 +127,8 @@ class Profile:
                 f"{shown(self.fingerprint[:12])}) and '{shown(newer.model)}' ({shown(newer.fingerprint[:12])})"
             )
         kinds = tuple(dict.fromkeys([*self.kinds, *newer.kinds]))
-        rows = [newer.op_names.index(name) for name in self.op_names]
+        row = {name: i for i, name in enumerate(newer.op_names)}
+        rows = [row[name] for name in self.op_names]
         merged = [np.full((len(rows), len(kinds)), np.nan) for _ in range(3)]
         for profile, order in ((self, range(len(rows))), (newer, rows)):
             for k, kind in enumerate(profile.kinds):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import asdict, fields
 from importlib.resources import files
 from pathlib import Path
@@ -32,9 +33,9 @@ def profile_set_names() -> list[str]:
 def find_profile(name_or_path: str | Path, graph: OpGraph) -> Profile:
     """Return the profile of a file, or the one that fits ``graph`` out of a folder or a set of the package."""
     path, where = Path(name_or_path), shown(str(name_or_path), limit=200)
-    if path.is_file():
+    if os.path.isfile(path):
         return read_profile(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         return _fitting(path, where, graph)
     if str(name_or_path) in profile_set_names():
         return _fitting(_shipped() / str(name_or_path), where, graph)

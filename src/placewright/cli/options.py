@@ -19,8 +19,10 @@ Model = Annotated[
 PlacementFile = Annotated[
     str, typer.Argument(metavar="PLACEMENT", help="a placement written by 'place -o', or a split", show_default=False)
 ]
-ClusterName = Annotated[str | None, typer.Option("--cluster", help="preset or TOML file; not for published problems")]
-ProfileFile = Annotated[str | None, typer.Option("--profile", help="measured costs instead of modelled ones")]
+ClusterName = Annotated[
+    str | None, typer.Option("--cluster", help="preset, cores:K or TOML file; not for published problems")
+]
+ProfileFile = Annotated[str | None, typer.Option("--profile", help="measured costs: a file, or the name of a set")]
 ObjectiveName = Annotated[str | None, typer.Option("--objective", help="latency or throughput")]
 ExecutionName = Annotated[str | None, typer.Option("--execution", help="overlap, sequential, calls or pipeline")]
 BudgetText = Annotated[str, typer.Option("--budget", help="time to spend, such as 500ms, 30s, 5m")]

@@ -24,6 +24,7 @@ from placewright.profile import CopyCurve, Measurement, Profile, graph_fingerpri
 _WARM_UP_RUNS = 3
 _COPY_REPEATS = 15
 _FEWEST_PASSES = 3
+_CURVE = "curve "
 Say = Callable[[str], None]
 
 
@@ -98,16 +99,15 @@ def _measure_copies(cluster: Cluster, kinds: Sequence[DeviceKind], journal: Jour
     for link, source, target in link_ends(cluster):
         if any(end is not None and end.name not in measured for end in (source, target)):
             continue
-        names = [_copy_device(end) for end in (source, target)]
+        way = [_copy_device(end) for end in (source, target)]
+        curve = f"{_CURVE}{link.name}"
         for size_bytes in COPY_SIZES_BYTES:
-            key = f"copy {link.name} {' '.join(names)} {size_bytes}"
-            copy = copier(names[0], names[1], size_bytes)
-            if journal.found(key) or copy is None:
+            copy = copier(way[0], way[1], size_bytes)
+            if copy is None or any(found[:3] == [*way, size_bytes] for found in journal.found(curve)):
                 continue
             say(f"{link.name}: copies of {size_bytes} bytes")
             copy()
-            journal.add(key, float(np.median([copy() for _ in range(_COPY_REPEATS)])))
-            journal.add(f"curve {link.name}", [size_bytes, journal.found(key)[0]])
+            journal.add(curve, [*way, size_bytes, float(np.median([copy() for _ in range(_COPY_REPEATS)]))])
 
 
 def _copy_device(end: DeviceKind | None) -> str:
@@ -156,10 +156,10 @@ def _profile(graph: OpGraph, kinds: Sequence[DeviceKind], journal: Journal, cali
 def _curves(journal: Journal) -> dict[str, CopyCurve]:
     """Return a curve per link; both directions of a link of one name count as one, by their mean."""
     curves = {}
-    for key in journal.keys_of("curve "):
+    for key in journal.keys_of(_CURVE):
         by_size: dict[float, list[float]] = {}
-        for size_bytes, seconds in journal.found(key):
+        for _, _, size_bytes, seconds in journal.found(key):
             by_size.setdefault(float(size_bytes), []).append(seconds)
         points = sorted((size, float(np.mean(seconds))) for size, seconds in by_size.items())
-        curves[key.removeprefix("curve ")] = CopyCurve(tuple(p[0] for p in points), tuple(p[1] for p in points))
+        curves[key.removeprefix(_CURVE)] = CopyCurve(tuple(p[0] for p in points), tuple(p[1] for p in points))
     return curves

@@ -40,9 +40,15 @@ def copier(source: str, target: str, size_bytes: int) -> Copy | None:
     """
     if source == target == HOST:
         return lambda: handover_s(size_bytes)
-    if source != target and "cuda" in source + target:
-        return _cuda_copier(source, target, size_bytes)
-    return None
+    if "cuda" not in source + target:
+        return None
+    import torch
+
+    if source == target:  # two devices of one kind
+        source, target = "cuda:0", "cuda:1"
+    if not torch.cuda.is_available() or (target == "cuda:1" and torch.cuda.device_count() < 2):
+        return None
+    return _cuda_copier(source, target, size_bytes)
 
 
 def handover_s(size_bytes: int) -> float:
@@ -72,11 +78,16 @@ def _cuda_copier(source: str, target: str, size_bytes: int) -> Copy:
 
     origin, goal = buffer(source), buffer(target)
 
+    def wait() -> None:
+        for tensor in (origin, goal):
+            if tensor.is_cuda:
+                torch.cuda.synchronize(tensor.device)
+
     def copy() -> float:
-        torch.cuda.synchronize()
+        wait()
         start = time.perf_counter()
         goal.copy_(origin, non_blocking=True)
-        torch.cuda.synchronize()
+        wait()
         return time.perf_counter() - start
 
     return copy

@@ -104,10 +104,11 @@ class TorchRunner(ABC):
 
         def mark(op: int) -> None:
             order.append(op)
-            self._event(len(order)).record()
+            self._event(len(order)).record(stream)
 
         self._wait()
-        self._event(0).record()
+        stream = torch.cuda.current_stream(self.device)
+        self._event(0).record(stream)
         self.run(mark)
         self._wait()
         first = self._event(0)
