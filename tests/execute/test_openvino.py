@@ -87,7 +87,7 @@ def test_segments_end_where_another_device_waits(model: Any) -> None:
     assert segment["stem"] != segment["left"]  # 'right' need not wait for 'left'
     split = split_model(model, placed, segment)
     assert sorted(n for s in split.segments for n in s.op_names) == sorted(COMPUTING)
-    assert all(source.segment < s for s, part in enumerate(split.segments) for source in part.sources)
+    assert all(source.part < s for s, part in enumerate(split.segments) for source in part.sources)
 
 
 def test_an_op_without_a_device_is_named(model: Any) -> None:

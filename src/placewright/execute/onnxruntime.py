@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from placewright.errors import InputError
 from placewright.execute.dataflow import Dataflow, ExecutionError, Task, order_by_start
+from placewright.execute.stages import Part, Source, StagedModel
 from placewright.frontends.assemble import unique_names
 from placewright.frontends.onnx_shapes import infer_shapes
 from placewright.text import shown, shown_list
@@ -25,7 +27,7 @@ class OrtSetup(NamedTuple):
     threads: int = 0
 
 
-class _Part(NamedTuple):
+class _Piece(NamedTuple):
     device: str
     node_names: tuple[str, ...]
     inputs: tuple[str, ...]
@@ -46,35 +48,31 @@ class OrtRun:
         import onnx_ir
 
         _check_providers(setups)
-        model = model.clone()
-        infer_shapes(model, fixed_inputs=False)  # sub-models must say the types of what they exchange
-        names = _node_names(model.graph)
-        for node in model.graph:
-            node.name = names[id(node)]  # so that assignments can be read back under the frontend's names
+        model, names = _named(model)
         placed = _whole_placement(model.graph, names, device_of_name)
-        self.parts = _parts(model.graph, names, placed, _segments(model.graph, names, placed))
+        self.pieces = _pieces(model.graph, names, placed, _segments(model.graph, names, placed))
         began = time.perf_counter()
-        self._sessions = [_session(onnx_ir, model, part, setups[part.device]) for part in self.parts]
+        self._sessions = [_session(onnx_ir, model, piece, setups[piece.device]) for piece in self.pieces]
         self.compile_s = time.perf_counter() - began
         self._values: dict[str, Any] = {}
-        self._inputs = [v.name for v in model.graph.inputs if v.name not in model.graph.initializers]
+        self._inputs = [v.name for v in _inputs(model.graph)]
         self._outputs = [v.name for v in model.graph.outputs]
-        maker = {name: p for p, part in enumerate(self.parts) for name in part.outputs}
-        after = [frozenset(maker[name] for name in part.inputs if name in maker) for part in self.parts]
+        maker = {name: p for p, piece in enumerate(self.pieces) for name in piece.outputs}
+        after = [frozenset(maker[name] for name in piece.inputs if name in maker) for piece in self.pieces]
         tasks = [
-            Task(part.device, _runner(session, part, self._values), before, part.node_names[0])
-            for part, session, before in zip(self.parts, self._sessions, after, strict=True)
+            Task(piece.device, _runner(session, piece, self._values), before, piece.node_names[0])
+            for piece, session, before in zip(self.pieces, self._sessions, after, strict=True)
         ]
         order = None
         if start_order is not None:
-            starts = [min(start_order.get(n, 0.0) for n in part.node_names) for part in self.parts]
+            starts = [min(start_order.get(n, 0.0) for n in piece.node_names) for piece in self.pieces]
             order = order_by_start(after, starts)
         self._dataflow = Dataflow(tasks, order)
         self._lock = threading.Lock()
 
     @property
     def n_segments(self) -> int:
-        return len(self.parts)
+        return len(self.pieces)
 
     def __call__(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         with self._lock:
@@ -109,7 +107,7 @@ def _check_providers(setups: Mapping[str, OrtSetup]) -> None:
 
 def _node_names(graph: Any) -> dict[int, str]:
     """The frontend's name of every node, by identity."""
-    inputs = [v.name for v in graph.inputs if v.name not in graph.initializers]
+    inputs = [v.name for v in _inputs(graph)]
     nodes = list(graph)
     names = unique_names(
         inputs + [node.name or "" for node in nodes], inputs + [node.outputs[0].name or "" for node in nodes]
@@ -154,9 +152,9 @@ def _segments(graph: Any, names: Mapping[int, str], placed: Mapping[str, str]) -
     return segment_of
 
 
-def _parts(
+def _pieces(
     graph: Any, names: Mapping[int, str], placed: Mapping[str, str], segment_of: Mapping[str, int]
-) -> list[_Part]:
+) -> list[_Piece]:
     n_segments = max(segment_of.values()) + 1
     members: list[list[str]] = [[] for _ in range(n_segments)]
     inputs: list[dict[str, None]] = [{} for _ in range(n_segments)]
@@ -176,32 +174,69 @@ def _parts(
             if read_elsewhere or value.name in results:
                 outputs[here][value.name] = None
     return [
-        _Part(placed[members[s][0]], tuple(members[s]), tuple(inputs[s]), tuple(outputs[s])) for s in range(n_segments)
+        _Piece(placed[members[s][0]], tuple(members[s]), tuple(inputs[s]), tuple(outputs[s])) for s in range(n_segments)
     ]
 
 
-def _session(onnx_ir: Any, model: Any, part: _Part, setup: OrtSetup) -> Any:
+def _session(onnx_ir: Any, model: Any, piece: _Piece, setup: OrtSetup) -> Any:
     import onnxruntime
 
     try:
-        graph = onnx_ir.convenience.extract(model.graph, list(part.inputs), list(part.outputs))
+        graph = onnx_ir.convenience.extract(model.graph, list(piece.inputs), list(piece.outputs))
     except ValueError as error:  # a body that reads values of the graph around it
         raise ExecutionError(
-            f"the segment from '{shown(part.node_names[0])}' cannot be cut out: {shown(str(error))}"
+            f"the segment from '{shown(piece.node_names[0])}' cannot be cut out: {shown(str(error))}"
         ) from error
-    piece = onnx_ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
-    piece.opset_imports.update(model.opset_imports)
+    cut_out = onnx_ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
+    cut_out.opset_imports.update(model.opset_imports)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = setup.threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    content = onnx_ir.to_proto(piece).SerializeToString()
+    content = onnx_ir.to_proto(cut_out).SerializeToString()
     return onnxruntime.InferenceSession(content, options, providers=[(setup.provider, dict(setup.options))])
 
 
-def _runner(session: Any, part: _Part, values: dict[str, Any]) -> Any:
+def _runner(session: Any, piece: _Piece, values: dict[str, Any]) -> Any:
     def run() -> None:
-        outputs = session.run(list(part.outputs), {name: values[name] for name in part.inputs})
-        values.update(zip(part.outputs, outputs, strict=True))
+        outputs = session.run(list(piece.outputs), {name: values[name] for name in piece.inputs})
+        values.update(zip(piece.outputs, outputs, strict=True))
 
     return run
+
+
+def staged_ort(
+    model: Any, device_of_name: Mapping[str, str], stage_of_name: Mapping[str, int], setups: Mapping[str, OrtSetup]
+) -> StagedModel:
+    """The model as one session per stage."""
+    import onnx_ir
+
+    _check_providers(setups)
+    model, names = _named(model)
+    placed = _whole_placement(model.graph, names, device_of_name)
+    pieces = _pieces(model.graph, names, placed, {n: stage_of_name[n] for n in placed})
+    source_of = {v.name: Source(-1, i) for i, v in enumerate(_inputs(model.graph))}
+    source_of |= {name: Source(p, i) for p, piece in enumerate(pieces) for i, name in enumerate(piece.outputs)}
+
+    def compiled(piece: _Piece) -> Callable[[list[Any]], list[Any]]:
+        session = _session(onnx_ir, model, piece, setups[piece.device])
+        return lambda values: list(session.run(list(piece.outputs), dict(zip(piece.inputs, values, strict=True))))
+
+    parts = tuple(
+        Part(p.device, functools.partial(compiled, p), tuple(source_of[name] for name in p.inputs)) for p in pieces
+    )
+    return StagedModel(parts, tuple(source_of[v.name] for v in model.graph.outputs))
+
+
+def _named(model: Any) -> tuple[Any, dict[int, str]]:
+    """A copy of the model whose values have types and whose nodes have the frontend's names."""
+    model = model.clone()
+    infer_shapes(model, fixed_inputs=False)  # sub-models must say the types of what they exchange
+    names = _node_names(model.graph)
+    for node in model.graph:
+        node.name = names[id(node)]  # so that assignments can be read back under these names
+    return model, names
+
+
+def _inputs(graph: Any) -> list[Any]:
+    return [v for v in graph.inputs if v.name not in graph.initializers]

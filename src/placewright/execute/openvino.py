@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from placewright.errors import InputError
 from placewright.execute.dataflow import Dataflow, ExecutionError, Task, order_by_start
-from placewright.execute.openvino_split import Source, SplitModel, find_segments, split_model, whole_placement
+from placewright.execute.openvino_split import Segment, SplitModel, find_segments, split_model, whole_placement
+from placewright.execute.stages import Part, Source, StagedModel
 from placewright.text import shown, shown_list
 
 CPU_PLUGIN = "openvino_intel_cpu_plugin"
@@ -144,7 +145,7 @@ class SplitRun:
             Task(
                 device=s.device,
                 run=functools.partial(request.infer, share_inputs=True, share_outputs=True),
-                after=frozenset(source.segment for source in s.sources if source.segment >= 0),
+                after=frozenset(source.part for source in s.sources if source.part >= 0),
                 label=s.op_names[0],
             )
             for s, request in zip(self.split.segments, self._requests, strict=True)
@@ -167,7 +168,7 @@ class SplitRun:
             tensors = [ov.Tensor(np.ascontiguousarray(i), shared_memory=True) for i in inputs]
             for request, segment in zip(self._requests, self.split.segments, strict=True):
                 for port, source in enumerate(segment.sources):
-                    if source.segment < 0:
+                    if source.part < 0:
                         request.set_input_tensor(port, tensors[source.number])
             self._dataflow.run_once()
             return [self._result(source, tensors) for source in self.split.results]
@@ -177,12 +178,30 @@ class SplitRun:
         self._dataflow.close()
 
     def _result(self, source: Source, inputs: list[Any]) -> NDArray[Any]:
-        if source.segment < 0:
+        if source.part < 0:
             return np.array(inputs[source.number].data)
-        return np.array(self._requests[source.segment].get_output_tensor(source.number).data)
+        return np.array(self._requests[source.part].get_output_tensor(source.number).data)
 
     def _bind_tensors(self) -> None:
         for request, segment in zip(self._requests, self.split.segments, strict=True):
             for port, source in enumerate(segment.sources):
-                if source.segment >= 0:
-                    request.set_input_tensor(port, self._requests[source.segment].get_output_tensor(source.number))
+                if source.part >= 0:
+                    request.set_input_tensor(port, self._requests[source.part].get_output_tensor(source.number))
+
+
+def staged_openvino(
+    model: Any, device_of_name: Mapping[str, str], stage_of_name: Mapping[str, int], setups: Mapping[str, DeviceSetup]
+) -> StagedModel:
+    """The model as one sub-model per stage."""
+    core, runtime = registered_core(setups)
+    placed = whole_placement(model, device_of_name)
+    split = split_model(model, placed, {n: stage_of_name[n] for n in find_segments(model, placed)})
+
+    def compiled(segment: Segment) -> Callable[[list[Any]], list[Any]]:
+        properties = dict(setups[segment.device].properties)
+        request = core.compile_model(segment.model, runtime[segment.device], properties).create_infer_request()
+        # Outputs are copied: the next sample overwrites the request's own.
+        return lambda values: [np.array(v) for v in request.infer(values, share_inputs=True).values()]
+
+    parts = tuple(Part(s.device, functools.partial(compiled, s), s.sources) for s in split.segments)
+    return StagedModel(parts, split.results)

@@ -10,14 +10,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from placewright.errors import InputError
+from placewright.execute.stages import Source
 from placewright.text import shown
-
-
-class Source(NamedTuple):
-    """Where an input of a segment comes from: input ``number`` of the model, or output ``number`` of a segment."""
-
-    segment: int  # -1: the model's own input
-    number: int
 
 
 class Segment(NamedTuple):

@@ -8,12 +8,14 @@ copies overlap; a CPU device waits for the copy's event only. Several CPU device
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placewright.errors import InputError
 from placewright.execute.dataflow import ExecutionError
+from placewright.execute.stages import Part, Source, StagedModel
 from placewright.text import shown
 
 if TYPE_CHECKING:
@@ -102,8 +104,6 @@ class TorchRun:
                 thread.join()
 
     def _build(self, program: torch.export.ExportedProgram, nodes: list[Any]) -> None:
-        import torch
-
         self._slots = {n.name: i for i, n in enumerate(program.graph.nodes)}
         readers: dict[str, set[int]] = {}
         for node in nodes:
@@ -133,9 +133,7 @@ class TorchRun:
             foreign = [i for i in node.all_input_nodes if i.name in made and self._device_of[i.name] != device]
             for source in foreign:
                 self._arrived[device].setdefault(self._slots[source.name], threading.Event())
-            kwargs = {
-                k: self._torch[device] if isinstance(v, torch.device) else v for k, v in dict(node.kwargs).items()
-            }
+            kwargs = _on(dict(node.kwargs), self._torch[device])
             self._steps[device].append(
                 _Step(
                     name=node.name,
@@ -154,14 +152,7 @@ class TorchRun:
             )
 
     def _place_weights(self, program: torch.export.ExportedProgram) -> None:
-        signature = program.graph_signature
-        names = {
-            **signature.inputs_to_parameters,
-            **signature.inputs_to_buffers,
-            **signature.inputs_to_lifted_tensor_constants,
-        }
-        for placeholder, key in names.items():
-            value = program.state_dict[key] if key in program.state_dict else program.constants[key]
+        for placeholder, value in _weights(program).items():
             slot = self._slots[placeholder]
             for device in self._readers.get(slot, []):
                 self._values[device][slot] = value.detach().to(self._torch[device])
@@ -316,3 +307,88 @@ def _filled(template: Any, values: Sequence[Any]) -> Any:
     if isinstance(template, dict):
         return {k: _filled(v, values) for k, v in template.items()}
     return template
+
+
+def staged_torch(
+    program: torch.export.ExportedProgram,
+    device_of_name: Mapping[str, str],
+    stage_of_name: Mapping[str, int],
+    torch_devices: Mapping[str, str],
+) -> StagedModel:
+    """The program as one part per stage; an op that is not named follows its first input."""
+    import torch
+
+    _check_signature(program)
+    nodes = [n for n in program.graph.nodes if n.op == "call_function"]
+    device_of = _devices(nodes, device_of_name, list(torch_devices))
+    stage_of: dict[str, int] = {}
+    for node in nodes:
+        follows = next((stage_of[i.name] for i in node.all_input_nodes if i.name in stage_of), 0)
+        stage_of[node.name] = stage_of_name.get(node.name, follows)
+    number = {name: i for i, name in enumerate(program.graph_signature.user_inputs) if isinstance(name, str)}
+    weights = _weights(program)
+    n_stages = max(stage_of.values(), default=-1) + 1
+    mine = [[n for n in nodes if stage_of[n.name] == s] for s in range(n_stages)]
+    output = next(n for n in program.graph.nodes if n.op == "output")
+    results = [n.name for n in output.all_input_nodes]
+    source_of = {name: Source(-1, i) for name, i in number.items()}
+    made: list[list[str]] = []
+    for s, members in enumerate(mine):
+        leaving = [n.name for n in members if n.name in results or any(stage_of.get(u.name, s) != s for u in n.users)]
+        source_of |= {name: Source(s, i) for i, name in enumerate(leaving)}
+        made.append(leaving)
+
+    def compiled(s: int, entering: list[str]) -> Any:
+        device = torch.device(list(torch_devices.values())[device_of[mine[s][0].name]])
+        slots = {n.name: i for i, n in enumerate(program.graph.nodes)}
+        values: list[Any] = [None] * len(slots)
+        for name in {i.name for n in mine[s] for i in n.all_input_nodes} & set(weights):
+            values[slots[name]] = weights[name].detach().to(device)
+        steps = [
+            (_not_in_place(n), _templated(n.args, slots), _templated(_on(dict(n.kwargs), device), slots), slots[n.name])
+            for n in mine[s]
+        ]
+        temporary = [slots[n.name] for n in mine[s]]
+
+        def run(inputs: list[Any]) -> list[Any]:
+            with torch.inference_mode():
+                for name, value in zip(entering, inputs, strict=True):
+                    values[slots[name]] = value.to(device) if isinstance(value, torch.Tensor) else value
+                for function, args, kwargs, slot in steps:
+                    values[slot] = function(*_filled(args, values), **_filled(kwargs, values))
+                outputs = [values[slots[name]] for name in made[s]]
+                for slot in temporary:
+                    values[slot] = None
+            return outputs
+
+        return run
+
+    parts = []
+    for s, members in enumerate(mine):
+        inside = {n.name for n in members}
+        entering = list(
+            dict.fromkeys(
+                i.name for n in members for i in n.all_input_nodes if i.name in source_of and i.name not in inside
+            )
+        )
+        device = list(torch_devices)[device_of[members[0].name]]
+        parts.append(Part(device, functools.partial(compiled, s, entering), tuple(source_of[n] for n in entering)))
+    return StagedModel(tuple(parts), tuple(source_of[n] for n in results))
+
+
+def _on(kwargs: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Keyword arguments with every device replaced by the op's own."""
+    import torch
+
+    return {k: device if isinstance(v, torch.device) else v for k, v in kwargs.items()}
+
+
+def _weights(program: torch.export.ExportedProgram) -> dict[str, Any]:
+    """Parameters, buffers and constants by the name of their placeholder."""
+    signature = program.graph_signature
+    keys = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+    return {p: program.state_dict[k] if k in program.state_dict else program.constants[k] for p, k in keys.items()}

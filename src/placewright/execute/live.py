@@ -1,0 +1,187 @@
+"""Models that can be run as placed: opened in a runtime, and put on the devices of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from placewright.cluster import Cluster, DeviceKind
+from placewright.errors import InputError, MissingExtraError
+from placewright.execute.stages import StagedModel
+from placewright.frontends.registry import read_model
+from placewright.graph import OpGraph
+from placewright.text import shown
+
+RUNTIMES = ("openvino", "torch", "onnxruntime")
+Devices = Mapping[str, str]  # op name -> device name
+
+
+class Executor(Protocol):
+    """A placed model, ready to run one sample at a time."""
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]: ...
+
+    def close(self) -> None: ...
+
+
+class LiveModel(NamedTuple):
+    """A model in a runtime; ``graph`` has the runtime's own op names, which placements must use."""
+
+    runtime: str
+    graph: OpGraph
+    inputs: list[Any]
+    start: Callable[[Devices, Cluster, Mapping[str, float] | None], Executor]
+    staged: Callable[[Devices, Mapping[str, int], Cluster], StagedModel]
+
+
+def open_live(model: str, runtime: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> LiveModel:
+    """Open ``zoo:NAME`` or a model file in a runtime; inputs are random where the model brings none along."""
+    if runtime not in RUNTIMES:
+        raise InputError(f"unknown runtime '{shown(runtime)}', expected {', '.join(RUNTIMES)}")
+    for package in (runtime, "onnx_ir") if runtime == "onnxruntime" else (runtime,):
+        if find_spec(package) is None:
+            raise MissingExtraError(package, "onnx" if runtime == "onnxruntime" else runtime)
+    opener = {"openvino": _open_openvino, "torch": _open_torch, "onnxruntime": _open_onnxruntime}[runtime]
+    return opener(model, shapes or {})
+
+
+def devices_by_name(graph: OpGraph, device_of_op: Sequence[int], cluster: Cluster) -> dict[str, str]:
+    """An assignment by names."""
+    names = cluster.device_names
+    return {op: names[d] for op, d in zip(graph.op_names, device_of_op, strict=True)}
+
+
+def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
+    import openvino as ov
+
+    from placewright.execute.openvino import SplitRun, staged_openvino
+
+    inputs: list[Any] | None = None
+    if model.startswith("zoo:"):
+        from placewright.zoo import zoo_module
+
+        module, examples = zoo_module(model.removeprefix("zoo:"))
+        live = ov.convert_model(module, example_input=examples)
+        live.reshape({port: tuple(x.shape) for port, x in zip(live.inputs, examples, strict=True)})
+        inputs = [x.numpy() for x in examples]
+        graph = read_model(live, {})
+    else:
+        graph = read_model(model, shapes)
+        live = ov.Core().read_model(model)
+        if shapes:
+            live.reshape({name: list(shape) for name, shape in shapes.items()})
+    if inputs is None:
+        inputs = [_example(tuple(p.shape), p.element_type.to_dtype()) for p in live.inputs]
+    return LiveModel(
+        "openvino",
+        graph,
+        inputs,
+        lambda devices, cluster, starts: SplitRun(live, devices, _openvino_setups(cluster), starts),
+        lambda devices, stage, cluster: staged_openvino(live, devices, stage, _openvino_setups(cluster)),
+    )
+
+
+def _open_torch(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
+    import torch
+
+    from placewright.execute.torch import TorchRun, staged_torch
+
+    if model.startswith("zoo:"):
+        from placewright.zoo import zoo_module
+
+        module, examples = zoo_module(model.removeprefix("zoo:"))
+        program = torch.export.export(module.eval(), tuple(examples))
+        inputs = list(examples)
+    elif Path(model).suffix == ".pt2":
+        read_model(model, shapes)  # refuses what could execute code
+        program = torch.export.load(model)
+        example_args, _ = program.example_inputs
+        inputs = list(example_args)
+    else:
+        raise InputError(f"{shown(model, 200)}: cannot be run by torch; expected zoo:NAME or a .pt2 file")
+
+    class Listed(TorchRun):
+        """Takes its inputs as a list, as the other executors do."""
+
+        def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+            return super().__call__(*inputs)
+
+    return LiveModel(
+        "torch",
+        read_model(program, {}),
+        inputs,
+        lambda devices, cluster, starts: Listed(program, devices, _torch_devices(cluster), starts),
+        lambda devices, stage, cluster: staged_torch(program, devices, stage, _torch_devices(cluster)),
+    )
+
+
+def _open_onnxruntime(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
+    import onnx_ir
+
+    from placewright.execute.onnxruntime import OrtRun, staged_ort
+
+    if Path(model).suffix != ".onnx":
+        raise InputError(f"{shown(model, 200)}: cannot be run by onnxruntime; expected an .onnx file")
+    graph = read_model(model, shapes)
+    live: Any = onnx_ir.load(model)
+    for value in live.graph.inputs:
+        if value.name in shapes:
+            value.shape = onnx_ir.Shape(list(shapes[value.name]))
+    values = [v for v in live.graph.inputs if v.name not in live.graph.initializers]
+    inputs = [_example(tuple(int(d) for d in v.shape), v.dtype.numpy()) for v in values]
+    return LiveModel(
+        "onnxruntime",
+        graph,
+        inputs,
+        lambda devices, cluster, starts: OrtRun(live, devices, _ort_setups(cluster), starts),
+        lambda devices, stage, cluster: staged_ort(live, devices, stage, _ort_setups(cluster)),
+    )
+
+
+def _openvino_setups(cluster: Cluster) -> dict[str, Any]:
+    from placewright.execute.openvino import DeviceSetup, core_setup
+
+    def setup(kind: DeviceKind) -> DeviceSetup:
+        runtime = kind.runtime_device or ("CPU" if kind.is_host else kind.name.upper())
+        if runtime == "CPU":
+            return core_setup(kind.threads, kind.precision or "f32")
+        return DeviceSetup(runtime, {"INFERENCE_PRECISION_HINT": kind.precision or "f32"})
+
+    return _by_device(cluster, setup)
+
+
+def _torch_devices(cluster: Cluster) -> dict[str, str]:
+    from placewright.costs.measure.torch_runner import torch_device
+
+    return _by_device(cluster, lambda kind: str(torch_device(kind)))
+
+
+def _ort_setups(cluster: Cluster) -> dict[str, Any]:
+    from placewright.execute.onnxruntime import OrtSetup
+
+    providers = {
+        "CPU": "CPUExecutionProvider",
+        "CUDA": "CUDAExecutionProvider",
+        "OPENVINO": "OpenVINOExecutionProvider",
+    }
+
+    def setup(kind: DeviceKind) -> OrtSetup:
+        runtime = (kind.runtime_device or ("CPU" if kind.is_host else "CUDA")).partition(":")[0]
+        return OrtSetup(providers.get(runtime.upper(), runtime), {}, kind.threads)
+
+    return _by_device(cluster, setup)
+
+
+def _by_device(cluster: Cluster, make: Callable[[DeviceKind], Any]) -> dict[str, Any]:
+    kinds = {k.name: k for k in cluster.kinds}
+    return {d.name: make(kinds[d.kind]) for d in cluster.devices}
+
+
+def _example(shape: tuple[int, ...], dtype: Any) -> Any:
+    if np.issubdtype(dtype, np.floating):
+        return np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    return np.ones(shape, dtype)

@@ -1,0 +1,64 @@
+"""A model as parts that run one after another, and as the stages of a pipeline."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from placewright.execute.pipeline import Stage
+
+Bag = dict["Source", Any]  # what of a sample is still needed
+
+
+class Source(NamedTuple):
+    """Where a value comes from: input ``number`` of the model, or output ``number`` of a part."""
+
+    part: int  # -1: the model's own input
+    number: int
+
+
+class Part(NamedTuple):
+    """A piece of a model on one device: ``make()`` compiles it and returns what turns inputs into outputs."""
+
+    device: str
+    make: Callable[[], Callable[[list[Any]], list[Any]]]
+    sources: tuple[Source, ...]
+
+
+class StagedModel(NamedTuple):
+    """Parts in the order of the pipeline, and where the results come out."""
+
+    parts: tuple[Part, ...]
+    results: tuple[Source, ...]
+
+    def stages(self) -> list[Stage]:
+        """Workers for :func:`run_pipeline`; feed them with :meth:`bag`, read what comes out with :meth:`outputs`."""
+        needed: set[Source] = set(self.results)
+        stages: list[Stage] = []
+        for p in range(len(self.parts) - 1, -1, -1):
+            make = functools.partial(_worker, self.parts[p], p, frozenset(needed))
+            stages.append(Stage(f"stage {p} on {self.parts[p].device}", make))
+            needed |= set(self.parts[p].sources)
+        return stages[::-1]
+
+    @staticmethod
+    def bag(inputs: Sequence[Any]) -> Bag:
+        """One sample as the first stage takes it."""
+        return {Source(-1, i): value for i, value in enumerate(inputs)}
+
+    def outputs(self, bag: Bag) -> list[Any]:
+        """The model's results."""
+        return [bag[source] for source in self.results]
+
+
+def _worker(part: Part, number: int, needed: frozenset[Source]) -> Callable[[Bag], Bag]:
+    run = part.make()
+
+    def work(bag: Bag) -> Bag:
+        made = run([bag[source] for source in part.sources])
+        kept = {source: value for source, value in bag.items() if source in needed}
+        kept.update((Source(number, i), v) for i, v in enumerate(made) if Source(number, i) in needed)
+        return kept
+
+    return work
