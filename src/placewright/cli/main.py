@@ -16,6 +16,7 @@ from placewright.cli.evaluate import evaluate
 from placewright.cli.place import place
 from placewright.cli.placers import placers
 from placewright.cli.profile import profile
+from placewright.cli.run import run as run_verb
 from placewright.errors import PlacewrightError
 from placewright.text import shown
 
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 for verb in (place, evaluate, compare, profile, placers, devices):
     app.command()(verb)
+app.command("run")(run_verb)
 
 
 def _print_version(wanted: bool) -> None:

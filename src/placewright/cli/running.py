@@ -26,17 +26,19 @@ def run_placer(
         placer.warm_up(problem)
         prepare(problem)  # the first time this compiles the kernels, which is not the placer's time
         budget = Budget(seconds, evaluations, on_progress)
-        with _interruptible(budget):
+        with interruptible(budget, "the best placement so far"):
             return placer.place(problem, budget, seed)
 
 
 @contextlib.contextmanager
-def _interruptible(budget: Budget) -> Iterator[None]:
+def interruptible(budget: Budget, what: str) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM interrupts the budget, so that work ends with ``what``; the second one ends it."""
+
     def stop(number: int, frame: FrameType | None) -> None:
         if budget.is_interrupted:
             raise KeyboardInterrupt
         budget.interrupt()
-        print("placewright: interrupted, finishing with the best placement so far", file=sys.stderr)
+        print(f"placewright: interrupted, finishing with {what}", file=sys.stderr)
 
     before: dict[int, Any] = {}
     try:

@@ -91,6 +91,34 @@ def run_pipeline(
     return PipelineRun(outputs, seconds, n_out / seconds if seconds else 0.0, parts)
 
 
+def run_copies(copies: Sequence[Work], samples: Sequence[Any]) -> float:
+    """Seconds for a stream that independent copies of a whole model share, each in a thread of its own."""
+    todo = iter(samples)
+    lock = threading.Lock()
+    errors: list[BaseException] = []
+
+    def life(work: Work) -> None:
+        try:
+            while not errors:
+                with lock:
+                    sample, more = _next(todo)
+                if not more:
+                    return
+                work(sample)
+        except Exception as error:  # raised again below
+            errors.append(error)
+
+    began = time.perf_counter()
+    threads = [threading.Thread(target=life, args=(work,), daemon=True) for work in copies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise StageError(f"a copy of the model failed: {shown(str(errors[0]), 300)}")
+    return time.perf_counter() - began
+
+
 class _Pool(Protocol):
     def check(self) -> None: ...
 

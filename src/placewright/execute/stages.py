@@ -32,6 +32,10 @@ class StagedModel(NamedTuple):
     parts: tuple[Part, ...]
     results: tuple[Source, ...]
 
+    def compiled(self) -> StagedModel:
+        """The same model with every part compiled now, in this process, however often it is run."""
+        return self._replace(parts=tuple(p._replace(make=functools.partial(_itself, p.make())) for p in self.parts))
+
     def stages(self) -> list[Stage]:
         """Workers for :func:`run_pipeline`; feed them with :meth:`bag`, read what comes out with :meth:`outputs`."""
         needed: set[Source] = set(self.results)
@@ -50,6 +54,10 @@ class StagedModel(NamedTuple):
     def outputs(self, bag: Bag) -> list[Any]:
         """The model's results."""
         return [bag[source] for source in self.results]
+
+
+def _itself(run: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
+    return run
 
 
 def _worker(part: Part, number: int, needed: frozenset[Source]) -> Callable[[Bag], Bag]:

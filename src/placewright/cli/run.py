@@ -1,0 +1,82 @@
+"""``placewright run``: execute a placement and say what it really reached."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any
+
+import typer
+
+from placewright.cli import options as o
+
+
+def run(
+    model: o.Model,
+    placement: o.PlacementFile,
+    cluster: o.ClusterName = None,
+    profile: o.ProfileFile = None,
+    objective: o.ObjectiveName = None,
+    execution: o.ExecutionName = None,
+    runtime: Annotated[str, typer.Option("--runtime", help="openvino, torch or onnxruntime")] = "openvino",
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="rounds, each running every variant once")] = 10,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="length of the stream through a pipeline")] = 30,
+    shape: o.Shape = None,
+    as_json: o.Json = False,
+) -> None:
+    """Execute a placement against every single device, in turns, and compare the outputs.
+
+    Examples:
+
+    placewright run zoo:inception-v3 placement.json --cluster cores:2 --objective throughput
+
+    placewright run model.onnx placement.json --cluster cores:2 --runtime onnxruntime --json
+    """
+    from placewright.budget import Budget
+    from placewright.cli.running import interruptible
+    from placewright.execute.live import open_live
+    from placewright.execute.run import run_placement
+    from placewright.frontends.base import parse_shapes
+    from placewright.placement import read_placement
+
+    problem = o.load_problem(model, cluster, profile, objective, execution, None, None, None, shape)
+    placed = read_placement(placement, problem)
+    live = open_live(model, runtime, parse_shapes(shape or []))
+    budget = Budget(math.inf)
+    with interruptible(budget, "the rounds measured so far"):
+        result = run_placement(live, placed, repeats=repeats, samples=samples, should_stop=budget.expired)
+    if as_json:
+        typer.echo(json.dumps(result.summary(problem.cluster.device_names)))
+    else:
+        _show(result)
+
+
+def _show(result: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from placewright.execute.run import PLACED
+    from placewright.text import shown, time_text
+
+    console = Console()
+    table = Table(title=None)
+    for heading in ("", "median", "95% interval", "per second", "this placement is"):
+        table.add_column(heading, justify="left" if heading in ("", "this placement is") else "right")
+    for name, timing in sorted(result.timings.items(), key=lambda item: item[1].median_s):
+        interval = f"{time_text(timing.low_s)} to {time_text(timing.high_s)}"
+        verdict = "" if name == PLACED else str(result.against(name))
+        table.add_row(shown(name), time_text(timing.median_s), interval, f"{1 / timing.median_s:.1f}", verdict)
+    console.print(table)
+    off = result.measured.median_s / result.predicted_s - 1 if result.predicted_s else 0.0
+    console.print(
+        f"predicted {time_text(result.predicted_s)}, measured {time_text(result.measured.median_s)} ({off:+.1%}); "
+        f"{result.segments} segments; compiled in {result.compile_s:.1f} s; {result.runtime}",
+        highlight=False,
+    )
+    for error in result.outputs:
+        console.print(
+            f"{shown(error.name)}: differs from one device by {error.max_abs:.3g} ({error.max_rel:.2g} of its range)",
+            highlight=False,
+        )
+    for stage in result.stages:
+        console.print(f"{shown(stage.name)}: busy {stage.utilisation:.0%} of the time", highlight=False)

@@ -1,0 +1,249 @@
+"""Run a placement for real: against every single device in turns, outputs compared, predicted beside measured."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.cluster import Cluster
+from placewright.errors import InputError
+from placewright.evaluate import timeline
+from placewright.execute.live import LiveModel, devices_by_name
+from placewright.execute.measure import Comparison, Timing, compare, measure_in_turns, timing
+from placewright.execute.pipeline import PipelineRun, StageTimes, run_copies, run_pipeline
+from placewright.execute.stages import StagedModel
+from placewright.graph import OpGraph
+from placewright.placement import Placement
+from placewright.transfer import transfer_placement
+
+PLACED = "this placement"
+
+
+class OutputError(NamedTuple):
+    """How far one output is from the single device's; relative to the largest magnitude of that output."""
+
+    name: str
+    max_abs: float
+    max_rel: float
+
+
+class RunResult(NamedTuple):
+    """What was measured. Under ``pipeline`` times are seconds per sample of a stream."""
+
+    runtime: str
+    predicted_s: float
+    timings: dict[str, Timing]  # this placement, each device alone, and plain alternatives
+    compile_s: float
+    outputs: tuple[OutputError, ...]
+    stages: tuple[StageTimes, ...]
+    segments: int
+
+    @property
+    def measured(self) -> Timing:
+        return self.timings[PLACED]
+
+    def against(self, name: str) -> Comparison:
+        """This placement against another variant of the same run."""
+        return compare(self.measured, self.timings[name])
+
+    def summary(self, device_names: Sequence[str]) -> dict[str, Any]:
+        """The keys that ``run --json`` prints."""
+        return {
+            "runtime": self.runtime,
+            "measured_s": self.measured.median_s,
+            "interval_s": [self.measured.low_s, self.measured.high_s],
+            "throughput_per_s": 1 / self.measured.median_s,
+            "predicted_s": self.predicted_s,
+            "compile_s": self.compile_s,
+            "single_device": {
+                d: {"measured_s": self.timings[d].median_s, "throughput_per_s": 1 / self.timings[d].median_s}
+                for d in device_names
+                if d in self.timings
+            },
+            "alternatives": {
+                n: {"measured_s": t.median_s} for n, t in self.timings.items() if n != PLACED and n not in device_names
+            },
+            "max_abs_error": max((o.max_abs for o in self.outputs), default=0.0),
+            "max_rel_error": max((o.max_rel for o in self.outputs), default=0.0),
+            "segments": self.segments,
+            "stages": [s._asdict() for s in self.stages],
+        }
+
+
+def run_placement(
+    live: LiveModel,
+    placement: Placement,
+    *,
+    repeats: int = 20,
+    warm_up: int = 3,
+    samples: int = 50,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> RunResult:
+    """Execute and measure. ``samples`` is the length of the stream that a pipeline is measured with."""
+    if placement.device_of_op is None:
+        raise InputError("there is no placement to run: " + (placement.note or placement.status))
+    problem = placement.problem
+    with contextlib.ExitStack() as cleanup:
+        if problem.execution == "pipeline":
+            return _run_pipelines(live, placement, repeats, samples, should_stop)
+        devices = _devices(live, placement, problem.cluster)
+        ours = live.start(devices, problem.cluster, _planned_starts(placement, live.graph))
+        cleanup.callback(ours.close)
+        variants: dict[str, Callable[[], object]] = {PLACED: lambda: ours(live.inputs)}
+        reference: list[Any] | None = None
+        for name in _usable_alone(placement):
+            alone = live.start(dict.fromkeys(live.graph.op_names, name), problem.cluster, None)
+            cleanup.callback(alone.close)
+            reference = alone(live.inputs) if reference is None else reference
+            variants[name] = _bound(alone, live.inputs)
+        for name, cluster in _wider(problem.cluster):
+            wide = live.start(dict.fromkeys(live.graph.op_names, cluster.device_names[0]), cluster, None)
+            cleanup.callback(wide.close)
+            variants[name] = _bound(wide, live.inputs)
+        errors = _output_errors(ours(live.inputs), reference)
+        timings = measure_in_turns(variants, repeats, warm_up, should_stop=should_stop)
+        return RunResult(
+            runtime=live.runtime,
+            predicted_s=placement.value,
+            timings=timings,
+            compile_s=float(getattr(ours, "compile_s", 0.0)),
+            outputs=errors,
+            stages=(),
+            segments=int(getattr(ours, "n_segments", 0)),
+        )
+
+
+def _run_pipelines(
+    live: LiveModel, placement: Placement, repeats: int, samples: int, should_stop: Callable[[], bool]
+) -> RunResult:
+    cluster = placement.problem.cluster
+    stage, devices = _stages(live, placement)
+    began = time.perf_counter()
+    staged = live.staged(devices, stage, cluster).compiled()
+    compile_s = time.perf_counter() - began
+    whole = {name: live.staged(*_alone(live, name), cluster).compiled() for name in _usable_alone(placement)}
+    bags = [staged.bag(live.inputs) for _ in range(samples)]
+    last: list[PipelineRun] = []
+
+    def ours() -> None:
+        last[:] = [run_pipeline(staged.stages(), bags, keep_outputs=False)]
+
+    def streamed(model: StagedModel) -> Callable[[], object]:
+        return lambda: run_pipeline(model.stages(), bags, keep_outputs=False)
+
+    variants: dict[str, Callable[[], object]] = {PLACED: ours} | {n: streamed(m) for n, m in whole.items()}
+    if len(whole) == len(cluster.devices) > 1:
+        copies = [m.stages()[0].make() for m in whole.values()]
+        variants["a copy on each device"] = lambda: run_copies(copies, bags)
+    for name, wider in _wider(cluster):
+        one = live.staged(*_alone(live, wider.device_names[0]), wider).compiled()
+        variants[name] = streamed(one)
+    timings = measure_in_turns(variants, repeats, 1, should_stop=should_stop)
+    reference = _one_sample(next(iter(whole.values())), live.inputs) if whole else None
+    return RunResult(
+        runtime=live.runtime,
+        predicted_s=placement.value,
+        timings={n: timing(t.samples_s / samples) for n, t in timings.items()},
+        compile_s=compile_s,
+        outputs=_output_errors(_one_sample(staged, live.inputs), reference),
+        stages=last[0].stages,
+        segments=len(staged.parts),
+    )
+
+
+def _one_sample(staged: StagedModel, inputs: Sequence[Any]) -> list[Any]:
+    return list(staged.outputs(run_pipeline(staged.stages(), [staged.bag(inputs)]).outputs[0]))
+
+
+def _bound(executor: Callable[[Any], Any], inputs: Any) -> Callable[[], object]:
+    return lambda: executor(inputs)
+
+
+def _devices(live: LiveModel, placement: Placement, cluster: Cluster) -> dict[str, str]:
+    moved = transfer_placement(placement, placement.problem.graph, live.graph)
+    return devices_by_name(live.graph, moved.device_of_op.tolist(), cluster)
+
+
+def _stages(live: LiveModel, placement: Placement) -> tuple[dict[str, int], dict[str, str]]:
+    """Stage and device of the runtime's ops; an op that would come before what it reads moves to the later stage."""
+    if placement.stage is None:
+        raise InputError("only a contiguous pipeline can be run as stages; place without --no-contiguous")
+    graph = live.graph
+    stage = transfer_placement(placement.stage, placement.problem.graph, graph).device_of_op.copy()
+    for v in range(graph.n_ops):
+        for t in graph.input_tensor[graph.input_ptr[v] : graph.input_ptr[v + 1]]:
+            stage[v] = max(stage[v], stage[graph.tensor_producer[t]])
+    stage = np.unique(stage, return_inverse=True)[1].astype(np.int32)
+    by_stage = dict(zip(placement.stage.tolist(), placement.device_of_op.tolist(), strict=True))  # type: ignore[union-attr]
+    device = [by_stage[s] for s in sorted(by_stage)]
+    names = placement.problem.cluster.device_names
+    return (
+        dict(zip(graph.op_names, stage.tolist(), strict=True)),
+        {name: names[device[s]] for name, s in zip(graph.op_names, stage.tolist(), strict=True)},
+    )
+
+
+def _alone(live: LiveModel, device: str) -> tuple[dict[str, str], dict[str, int]]:
+    return dict.fromkeys(live.graph.op_names, device), dict.fromkeys(live.graph.op_names, 0)
+
+
+def _usable_alone(placement: Placement) -> list[str]:
+    from placewright.placers.base import single_device_values
+
+    return [name for name, value in single_device_values(placement.problem).items() if np.isfinite(value)]
+
+
+def _wider(cluster: Cluster) -> Iterator[tuple[str, Cluster]]:
+    """What a plain run would do: the whole model on one device with as many threads as all of them together."""
+    from dataclasses import replace
+
+    kinds = {k.name: k for k in cluster.kinds}
+    threads = [kinds[d.kind].threads for d in cluster.devices]
+    if len(threads) > 1 and all(threads) and sum(threads) <= (os.cpu_count() or 1):
+        first = kinds[cluster.devices[0].kind]
+        wide = replace(first, threads=sum(threads))
+        yield (
+            f"{sum(threads)} threads, {first.precision or 'f32'}",
+            replace(cluster, kinds=tuple(wide if k is first else k for k in cluster.kinds)),
+        )
+
+
+def _planned_starts(placement: Placement, graph: OpGraph) -> Mapping[str, float] | None:
+    """When each op of the runtime's graph is planned to start, by name or by module path."""
+    problem = placement.problem
+    if problem.execution != "overlap" or placement.device_of_op is None:
+        return None
+    start = {
+        problem.graph.op_names[s.op]: s.start_s
+        for s in timeline(problem, placement.device_of_op, placement.priority)
+        if s.op >= 0
+    }
+    by_path = {
+        p: start[n] for n, p in zip(problem.graph.op_names, problem.graph.module_paths, strict=True) if n in start
+    }
+    known = {n: start.get(n, by_path.get(p, np.nan)) for n, p in zip(graph.op_names, graph.module_paths, strict=True)}
+    return {n: s for n, s in known.items() if not np.isnan(s)}
+
+
+def _output_errors(ours: Sequence[Any], reference: Sequence[Any] | None) -> tuple[OutputError, ...]:
+    if reference is None:
+        return ()
+    errors = []
+    for i, (a, b) in enumerate(zip(ours, reference, strict=True)):
+        left, right = _array(a), _array(b)
+        difference = float(np.abs(left - right).max(initial=0.0))
+        scale = float(np.abs(right).max(initial=0.0))
+        errors.append(OutputError(f"output {i}", difference, difference / scale if scale else difference))
+    return tuple(errors)
+
+
+def _array(value: Any) -> NDArray[np.float64]:
+    if hasattr(value, "detach"):
+        value = value.detach().to("cpu").double().numpy()
+    return np.asarray(value, dtype=np.float64)
