@@ -16,6 +16,7 @@ BUILT_IN = {
     "single": "placewright.placers.single:SinglePlacer",
     "random": "placewright.placers.random:RandomPlacer",
     "topo": "placewright.placers.topo:TopoPlacer",
+    "heft": "placewright.placers.heft:HeftPlacer",
     "dp": "placewright.placers.exact.dp:DpPlacer",
     "dpl": "placewright.placers.dpl:DplPlacer",
     "pipedream": "placewright.placers.pipedream:PipedreamPlacer",
