@@ -10,6 +10,7 @@ from placewright.graph import FloatArray, IntArray
 from placewright.placers.base import Placer
 from placewright.placers.lists.attempts import Schedule, Scheduler, empty_schedule
 from placewright.placers.lists.by_rank import schedule_by_rank
+from placewright.placers.lists.by_start import schedule_by_start
 from placewright.placers.lists.costs import list_costs
 from placewright.problem import Problem
 
@@ -26,6 +27,22 @@ def rank_scheduler(
         plan = empty_schedule(problem)
         schedule_by_rank(
             problem.arrays, costs.time_s, costs.group_time_s, costs.group_bytes, rank, extra_s, preferred,
+            decided, limit_bytes, *plan,
+        )  # fmt: skip
+        return plan
+
+    return schedule
+
+
+def start_scheduler(problem: Problem, favourite: IntArray | None = None) -> Scheduler:
+    """Take what starts first; see :func:`~placewright.placers.lists.by_start.schedule_by_start`."""
+    costs = list_costs(problem)
+    favourite = np.full(problem.n_ops, -1, dtype=np.int32) if favourite is None else favourite
+
+    def schedule(decided: NDArray[np.int32], limit_bytes: FloatArray) -> Schedule:
+        plan = empty_schedule(problem)
+        schedule_by_start(
+            problem.arrays, costs.time_s, costs.group_time_s, costs.group_bytes, costs.upward_s, favourite,
             decided, limit_bytes, *plan,
         )  # fmt: skip
         return plan
