@@ -39,9 +39,14 @@ class Engine(NamedTuple):
     words: NDArray[np.uint64]  # [devices, words]: ready ops by rank
     summary: NDArray[np.uint64]  # [devices, words / 64]: which words are not zero
     n_ready: IntArray  # [devices]
-    future: IntArray  # [ops]: heap by ready time of ops whose last input is on its way
+    coming: IntArray  # [devices, ops]: ops whose last input is on its way, as far as they arrive in order
+    head: IntArray  # [devices]: position of the first of them
+    tail: IntArray  # [devices]: position after the last
+    first_s: FloatArray  # [devices]: ready time of the first, infinite if there is none
+    future: IntArray  # [ops]: heap by ready time of those that are out of order
+    future_s: FloatArray  # [ops]: their ready times
     running: IntArray  # [devices]: op number or -1
-    end_s: FloatArray  # [devices]: end of the running op
+    next_s: FloatArray  # [devices]: end of the running op, else when the next one is ready (infinite = none known)
     free_s: FloatArray  # [2 * devices]: channels
     work_left_s: FloatArray  # [devices]: time of the ops not yet started
     arrival_s: FloatArray  # [devices]
@@ -54,10 +59,14 @@ class Engine(NamedTuple):
     at_words: NDArray[np.uint64]
     at_summary: NDArray[np.uint64]
     at_n_ready: IntArray
+    at_coming: IntArray  # [checkpoints, ops]: devices one after another
+    at_n_coming: IntArray  # [checkpoints, devices]
     at_future: IntArray
+    at_future_s: FloatArray
     at_n_future: IntArray
     at_running: IntArray
-    at_end_s: FloatArray
+    at_next_s: FloatArray
+    at_first_s: FloatArray
     at_free_s: FloatArray
     at_work_left_s: FloatArray
     at_last_op: IntArray
@@ -81,7 +90,8 @@ def new_engine(a: Arrays, tail_s: FloatArray) -> Engine:
     shapes: dict[str, tuple[tuple[int, ...], type]] = {
         "ready_s": ((n,), floats), "pending": ((n,), ints), "words": ((n_devices, n_words), np.uint64),
         "summary": ((n_devices, n_summary), np.uint64), "n_ready": ((n_devices,), ints), "future": ((n,), ints),
-        "running": ((n_devices,), ints), "end_s": ((n_devices,), floats), "free_s": ((2 * n_devices,), floats),
+        "future_s": ((n,), floats), "first_s": ((n_devices,), floats), "running": ((n_devices,), ints),
+        "next_s": ((n_devices,), floats), "free_s": ((2 * n_devices,), floats),
         "work_left_s": ((n_devices,), floats), "last_op": ((n_devices,), ints),
     }  # fmt: skip
     state = {name: np.zeros(shape, kind) for name, (shape, kind) in shapes.items()}
@@ -89,6 +99,8 @@ def new_engine(a: Arrays, tail_s: FloatArray) -> Engine:
     log = {name: np.zeros(n, ints) for name in ("before", "done_index", "order")}
     return Engine(
         **state, **kept, **log, arrival_s=np.zeros(n_devices), arrival_of=np.zeros(n_devices, ints),
+        coming=np.zeros((n_devices, n), ints), head=np.zeros(n_devices, ints), tail=np.zeros(n_devices, ints),
+        at_coming=np.zeros((k, n), ints), at_n_coming=np.zeros((k, n_devices), ints),
         at_done=np.full(k, -1, ints), at_n_future=np.zeros(k, ints), at_now=np.zeros(k), start_s=np.zeros(n),
         known_ready_s=np.zeros(n), tail_s=tail_s,
     )  # fmt: skip
@@ -138,32 +150,30 @@ def _take_first(words: Any, summary: Any, n_ready: Any, d: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _push(heap: Any, size: int, op: int, ready_s: Any) -> None:
+def _push(heap: Any, heap_s: Any, size: int, op: int, mine_s: float) -> None:
     i = size
-    mine = ready_s[op]
     while i > 0:
         parent = (i - 1) >> 1
-        if ready_s[heap[parent]] <= mine:
+        if heap_s[parent] <= mine_s:
             break
-        heap[i] = heap[parent]
+        heap[i], heap_s[i] = heap[parent], heap_s[parent]
         i = parent
-    heap[i] = op
+    heap[i], heap_s[i] = op, mine_s
 
 
 @njit(cache=True, nogil=True)
-def _pop(heap: Any, size: int, ready_s: Any) -> int:
+def _pop(heap: Any, heap_s: Any, size: int) -> int:
     top = heap[0]
-    op = heap[size - 1]
-    mine = ready_s[op]
+    op, mine_s = heap[size - 1], heap_s[size - 1]
     i, child, n = 0, 1, size - 1
     while child < n:
-        if child + 1 < n and ready_s[heap[child + 1]] < ready_s[heap[child]]:
+        if child + 1 < n and heap_s[child + 1] < heap_s[child]:
             child += 1
-        if mine <= ready_s[heap[child]]:
+        if mine_s <= heap_s[child]:
             break
-        heap[i] = heap[child]
+        heap[i], heap_s[i] = heap[child], heap_s[child]
         i, child = child, 2 * child + 1
-    heap[i] = op
+    heap[i], heap_s[i] = op, mine_s
     return top
 
 
@@ -192,7 +202,8 @@ def run(
     direct, to_host, from_host, link_busy = a.direct, a.to_host, a.from_host, a.link_busy
     send_channel, receive_channel = a.send_channel, a.receive_channel
     ready_s, pending, words, summary, n_ready = e.ready_s, e.pending, e.words, e.summary, e.n_ready
-    future, running, end_s, free_s, work_left_s = e.future, e.running, e.end_s, e.free_s, e.work_left_s
+    coming, head, tail, first_s, next_s = e.coming, e.head, e.tail, e.first_s, e.next_s
+    future, future_s, running, free_s, work_left_s = e.future, e.future_s, e.running, e.free_s, e.work_left_s
     arrival_s, arrival_of, last_op, tail_s = e.arrival_s, e.arrival_of, e.last_op, e.tail_s
     start_s, before, done_index, order, at_done = e.start_s, e.before, e.done_index, e.order, e.at_done
     n_ops, n_devices, n_checkpoints = device.shape[0], device_kind.shape[0], at_done.shape[0]
@@ -206,7 +217,10 @@ def run(
         n_ready[:] = 0
         running[:] = -1
         last_op[:] = -1
-        end_s[:] = np.inf
+        next_s[:] = np.inf
+        first_s[:] = np.inf
+        head[:] = 0
+        tail[:] = 0
         free_s[:] = 0.0
         work_left_s[:] = 0.0
         for v in range(n_ops):
@@ -225,11 +239,17 @@ def run(
         summary[:] = e.at_summary[k]
         n_ready[:] = e.at_n_ready[k]
         running[:] = e.at_running[k]
-        end_s[:] = e.at_end_s[k]
+        next_s[:] = e.at_next_s[k]
+        first_s[:] = e.at_first_s[k]
         free_s[:] = e.at_free_s[k]
         last_op[:] = e.at_last_op[k]
         future[:n_future] = e.at_future[k, :n_future]
+        future_s[:n_future] = e.at_future_s[k, :n_future]
+        offset = 0
         for d in range(n_devices):
+            head[d], tail[d] = 0, e.at_n_coming[k, d]
+            coming[d, : tail[d]] = e.at_coming[k, offset : offset + tail[d]]
+            offset += tail[d]
             work_left_s[d] = e.at_work_left_s[k, d] + work_change_s[d]
     if keep:
         at_done[checkpoint + 1 :] = -1
@@ -240,14 +260,21 @@ def run(
 
     while True:
         for d in range(n_devices):
-            if running[d] < 0 and n_ready[d] > 0:
+            if running[d] >= 0:
+                continue
+            while first_s[d] <= now:
+                _add_ready(words, summary, n_ready, d, rank[coming[d, head[d]]])
+                head[d] += 1
+                first_s[d] = ready_s[coming[d, head[d]]] if head[d] < tail[d] else np.inf
+            next_s[d] = first_s[d]
+            if n_ready[d] > 0:
                 v = op_of_rank[_take_first(words, summary, n_ready, d)]
                 took = op_time_s[v, device_kind[d]]
                 if now + max(work_left_s[d], took + tail_s[v]) > limit_s:
                     return np.inf
                 work_left_s[d] -= took
                 running[d] = v
-                end_s[d] = now + took
+                next_s[d] = now + took
                 if keep:
                     start_s[v] = now
                     before[v] = last_op[d]
@@ -266,28 +293,36 @@ def run(
             e.at_summary[k] = summary
             e.at_n_ready[k] = n_ready
             e.at_running[k] = running
-            e.at_end_s[k] = end_s
+            e.at_next_s[k] = next_s
+            e.at_first_s[k] = first_s
             e.at_free_s[k] = free_s
             e.at_last_op[k] = last_op
             e.at_work_left_s[k] = work_left_s
             e.at_future[k, :n_future] = future[:n_future]
+            e.at_future_s[k, :n_future] = future_s[:n_future]
+            offset = 0
+            for d in range(n_devices):
+                count = tail[d] - head[d]
+                e.at_n_coming[k, d] = count
+                e.at_coming[k, offset : offset + count] = coming[d, head[d] : tail[d]]
+                offset += count
 
         now = np.inf
         for d in range(n_devices):
-            now = min(now, end_s[d])
+            now = min(now, next_s[d])
         if n_future > 0:
-            now = min(now, ready_s[future[0]])
+            now = min(now, future_s[0])
 
         while True:
             s = -1
             for d in range(n_devices):
-                if end_s[d] == now and (s < 0 or running[d] < running[s]):
+                if next_s[d] == now and running[d] >= 0 and (s < 0 or running[d] < running[s]):
                     s = d
             if s < 0:
                 break
             u = running[s]
             running[s] = -1
-            end_s[s] = np.inf
+            next_s[s] = first_s[s]
             if keep:
                 done_index[u] = done
                 order[done] = u
@@ -330,12 +365,22 @@ def run(
                     ready_s[v] = max(ready_s[v], arrival_s[d])
                     pending[v] -= 1
                     if pending[v] == 0:
-                        if ready_s[v] > now:
-                            _push(future, n_future, v, ready_s)
-                            n_future += 1
-                        else:
+                        mine_s = ready_s[v]
+                        if mine_s <= now:
                             _add_ready(words, summary, n_ready, d, rank[v])
-        while n_future > 0 and ready_s[future[0]] <= now:
-            v = _pop(future, n_future, ready_s)
+                        elif head[d] == tail[d]:
+                            coming[d, tail[d]] = v
+                            tail[d] += 1
+                            first_s[d] = mine_s
+                            if running[d] < 0:
+                                next_s[d] = mine_s
+                        elif ready_s[coming[d, tail[d] - 1]] <= mine_s:
+                            coming[d, tail[d]] = v
+                            tail[d] += 1
+                        else:
+                            _push(future, future_s, n_future, v, mine_s)
+                            n_future += 1
+        while n_future > 0 and future_s[0] <= now:
+            v = _pop(future, future_s, n_future)
             n_future -= 1
             _add_ready(words, summary, n_ready, device[v], rank[v])
