@@ -22,6 +22,7 @@ BUILT_IN = {
     "etf": "placewright.placers.etf:EtfPlacer",
     "anneal": "placewright.placers.anneal:AnnealPlacer",
     "dp": "placewright.placers.exact.dp:DpPlacer",
+    "cpsat": "placewright.placers.exact.cpsat:CpsatPlacer",
     "dpl": "placewright.placers.dpl:DplPlacer",
     "pipedream": "placewright.placers.pipedream:PipedreamPlacer",
     "local-search": "placewright.placers.local_search:LocalSearchPlacer",

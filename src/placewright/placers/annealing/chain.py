@@ -64,7 +64,10 @@ def start_chain(a: Arrays, e: Engine, c: Chain, model: int, max_segments: int, s
         find_critical(a, e, c)
     if strict or model != OVERLAP:
         score, valid = penalised(a, c, model, max_segments, score, c.queue)
-    c.values[0] = score
+    c.values[2] = 0.0
+    for v in range(c.device.shape[0]):
+        c.values[2] += c.price[c.device[v]] * a.op_time_s[v, a.device_kind[c.device[v]]]
+    c.values[0] = score + c.values[2]
     if valid and score < c.values[1]:
         c.values[1] = score
         c.best_device[:] = c.device
@@ -106,10 +109,13 @@ def anneal(
         evaluations += 1
         c.tried[kind] += 1
         present = c.values[0]
+        priced = c.values[2]
+        for d in range(c.price.shape[0]):
+            priced += c.price[d] * c.work_change_s[d]
         limit = np.inf
         if not sampling and present < np.inf:
             temperature = first_temperature * (last_temperature / first_temperature) ** (step / steps)
-            limit = present - temperature * np.log(1.0 - uniform(c.random))
+            limit = present - temperature * np.log(1.0 - uniform(c.random)) - priced
         score, valid = 0.0, True
         checkpoint = -1
         if model == OVERLAP:
@@ -118,12 +124,13 @@ def anneal(
         if score < np.inf and (strict or model != OVERLAP):
             score, valid = penalised(a, c, model, max_segments, score, c.queue)
         if sampling and n_sampled < deltas.shape[0]:
-            deltas[n_sampled] = score - present
+            deltas[n_sampled] = score + priced - present
             n_sampled += 1
         if not sampling and score <= limit:
             c.taken[kind] += 1
-            c.values[0] = score
-            c.gain[kind] += max(0.0, present - score)
+            c.values[0] = score + priced
+            c.values[2] = priced
+            c.gain[kind] += max(0.0, present - priced - score)
             if model == OVERLAP:
                 run(a, e, c.device, c.rank, c.op_of_rank, checkpoint, c.work_change_s, np.inf, True)
                 find_critical(a, e, c)

@@ -15,8 +15,8 @@ from placewright.graph import BoolArray, FloatArray, IntArray
 from placewright.placers.annealing.engine import Engine
 from placewright.problem import Arrays
 
-SINGLE, CRITICAL, SWAP, CLUSTER, CLUSTER_SWAP, BOUNDARY, ORDER, CRITICAL_ORDER, RANKS = range(9)
-N_KINDS = 9
+SINGLE, CRITICAL, SWAP, CLUSTER, CLUSTER_SWAP, BOUNDARY, ORDER, CRITICAL_ORDER, RANKS, PRICED = range(10)
+N_KINDS = 10
 
 
 class Chain(NamedTuple):
@@ -27,7 +27,8 @@ class Chain(NamedTuple):
     op_of_rank: IntArray
     best_device: IntArray
     best_rank: IntArray
-    values: FloatArray  # [2]: present score, best valid value
+    values: FloatArray  # [3]: present score, best valid value, present priced work
+    price: FloatArray  # [devices]: of a second of work
     random: NDArray[np.uint64]  # [1]
     unit_of_op: IntArray  # what moves together
     unit_ptr: IntArray
@@ -268,6 +269,8 @@ def propose(a: Arrays, e: Engine, c: Chain, kind: int, has_clock: bool) -> None:
     size = 2 + int(2.0 ** (uniform(c.random) * np.log2(max(2.0, min(256.0, n / 4)))))
     if kind in (SINGLE, CRITICAL):
         stage(a, e, c, c.unit_of_op[v], _other_device(a, c, v))
+    elif kind == PRICED:
+        _stage_priced(a, e, c)
     elif kind == SWAP:
         w = _near_in_time(e, c, v, False) if has_clock else _neighbour(a, c, v)
         if w >= 0:
@@ -300,6 +303,22 @@ def propose(a: Arrays, e: Engine, c: Chain, kind: int, has_clock: bool) -> None:
         w = e.before[v]
         if w >= 0 and c.rank[w] < c.rank[v]:
             stage_ranks(a, e, c, v, w)
+
+
+@njit(cache=True, nogil=True)
+def _stage_priced(a: Arrays, e: Engine, c: Chain) -> None:
+    """Of a few random ops, move the one whose work gets cheapest."""
+    best_v, best_d, best_gain = -1, -1, 0.0
+    for _ in range(4):
+        v = below(c.random, c.device.shape[0])
+        here = c.price[c.device[v]] * a.op_time_s[v, a.device_kind[c.device[v]]]
+        for d in range(a.device_kind.shape[0]):
+            if a.allowed[v, d]:
+                gain = here - c.price[d] * a.op_time_s[v, a.device_kind[d]]
+                if gain > best_gain:
+                    best_v, best_d, best_gain = v, d, gain
+    if best_v >= 0:
+        stage(a, e, c, c.unit_of_op[best_v], best_d)
 
 
 @njit(cache=True, nogil=True)

@@ -26,6 +26,7 @@ _MODEL = {"overlap": OVERLAP, "sequential": SEQUENTIAL, "calls": CALLS}
 _WEIGHTS = {
     moves.SINGLE: 2.0, moves.CRITICAL: 3.0, moves.SWAP: 2.0, moves.CLUSTER: 1.0, moves.CLUSTER_SWAP: 1.0,
     moves.BOUNDARY: 2.0, moves.ORDER: 1.0, moves.CRITICAL_ORDER: 1.0, moves.RANKS: 0.02,
+    moves.PRICED: 2.0,
 }  # fmt: skip
 _NEEDS_CLOCK = (moves.CRITICAL, moves.ORDER, moves.CRITICAL_ORDER, moves.RANKS)
 _SAMPLES = 100  # moves tried to learn how much a move changes
@@ -33,6 +34,8 @@ _FIRST_SHARE, _LAST_SHARE = 0.1, 0.001  # temperatures, as shares of the median 
 _EXCHANGES = 10  # times that the worst chain takes over the best one's placement
 _SLICE_S = 0.04  # between two looks at the clock
 _SLICES = 200  # of a search bound by evaluations
+_WORK_WEIGHT = 0.5  # of priced work in the score, beside the value
+_PRICE_STEPS = 200
 _LARGE = 4000  # ops from which on there is one chain per core, below there are two
 
 
@@ -75,8 +78,9 @@ class _Search:
             [0.0 if self.model != OVERLAP and k in _NEEDS_CLOCK else _WEIGHTS[k] for k in range(moves.N_KINDS)]
         )
         tails = least_tails_s(a, problem.op_device_time_s.min(axis=1))
+        price = _WORK_WEIGHT * work_prices(problem) if self.model == OVERLAP else np.zeros(problem.n_devices)
         self.chains = [
-            _new_chain(problem, starts[i % len(starts)], seed * 1000 + i) for i in range(n_chains)
+            _new_chain(problem, starts[i % len(starts)], price, seed * 1000 + i) for i in range(n_chains)
         ]
         self.engines = [new_engine(a, tails) for _ in self.chains]
         self.evaluations = len(self.chains)
@@ -151,14 +155,14 @@ def _temperature(spent: float) -> float:
     return float(_FIRST_SHARE * (_LAST_SHARE / _FIRST_SHARE) ** spent)
 
 
-def _new_chain(problem: Problem, start: Point, seed: int) -> Chain:
+def _new_chain(problem: Problem, start: Point, price: FloatArray, seed: int) -> Chain:
     units = movable_units(problem)
     n, n_units = problem.n_ops, len(units.allowed)
     unit_ptr = np.concatenate([[0], np.cumsum(np.bincount(units.unit_of_op, minlength=n_units))]).astype(np.int32)
     ints = [np.zeros(n, dtype=np.int32) for _ in range(8)]
     chain = Chain(
         device=ints[0], rank=ints[1], op_of_rank=ints[2], best_device=ints[3], best_rank=ints[4],
-        values=np.array([np.inf, np.inf]),
+        values=np.array([np.inf, np.inf, 0.0]), price=price,
         random=np.random.default_rng(seed).integers(1, 2**63, 1).astype(np.uint64),
         unit_of_op=units.unit_of_op, unit_ptr=unit_ptr,
         unit_op=np.argsort(units.unit_of_op, kind="stable").astype(np.int32), allowed=units.allowed,
@@ -172,6 +176,25 @@ def _new_chain(problem: Problem, start: Point, seed: int) -> Chain:
     device = start.device_of_op.astype(np.int32)
     _set_point(chain, device, rank_of(problem, device, start.priority))
     return chain
+
+
+def work_prices(problem: Problem) -> FloatArray:
+    """What a second of each device's work is worth when work is spread best; the prices add up to 1.
+
+    Multiplicative weights: units go where they are cheapest, devices with more work than others get dearer. With
+    prices in the score a search sees progress where the value alone is flat.
+    """
+    time_s = movable_units(problem).time_s
+    rows, n = np.arange(len(time_s)), problem.n_devices
+    price = np.full(n, 1 / n)
+    mean = np.zeros(n)
+    for step in range(_PRICE_STEPS):
+        choice = (time_s * price).argmin(axis=1)
+        load = np.bincount(choice, time_s[rows, choice], n)
+        price = price * np.exp(2.0 / (step + 4) ** 0.5 * (load / max(load.sum(), 1e-300) - 1 / n))
+        price /= price.sum()
+        mean += price if 2 * step >= _PRICE_STEPS else 0.0
+    return mean / mean.sum()
 
 
 def _set_point(chain: Chain, device: NDArray[np.int32], rank: IntArray) -> None:
