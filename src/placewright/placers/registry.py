@@ -21,6 +21,7 @@ BUILT_IN = {
     "cpop": "placewright.placers.cpop:CpopPlacer",
     "etf": "placewright.placers.etf:EtfPlacer",
     "anneal": "placewright.placers.anneal:AnnealPlacer",
+    "cross-entropy": "placewright.placers.cross_entropy:CrossEntropyPlacer",
     "dp": "placewright.placers.exact.dp:DpPlacer",
     "cpsat": "placewright.placers.exact.cpsat:CpsatPlacer",
     "dpl": "placewright.placers.dpl:DplPlacer",

@@ -8,7 +8,7 @@ from placewright.budget import Budget
 from placewright.evaluate import lower_bound
 from placewright.evaluate.checking import Fault
 from placewright.placers.anneal import AnnealPlacer, starting_points
-from placewright.placers.annealing.search import anneal_from
+from placewright.placers.annealing.search import Point, anneal_from
 from placewright.placers.base import Found, Placer
 from placewright.placers.schedule.complete import search_completely
 from placewright.placers.schedule.solve import Incumbent, improve_parts, solve_whole
@@ -58,18 +58,20 @@ class CpsatPlacer(Placer):
                 problem, budget.part(COMPLETE_SHARE * budget.remaining_s()), value, COMPLETE_STEPS
             )
             if found.device_of_op is not None:
-                incumbent = Incumbent(point._replace(device_of_op=found.device_of_op, priority=found.priority),
-                                      found.value, incumbent.bound)  # fmt: skip
+                incumbent = Incumbent(Point(found.device_of_op, found.priority), found.value, incumbent.bound)
             if found.finished:
                 if math.isinf(incumbent.value):
                     text = "no placement and no order keeps within the limits (proven by complete search)"
                     return Found(None, infeasible=(Fault("no-packing", text),))
                 return _answer(incumbent._replace(bound=incumbent.value), annealed.evaluations + found.steps)
-        if math.isinf(incumbent.value):
-            return Found(None, evaluations=annealed.evaluations, note="no valid placement was met")
         if problem.n_ops <= MOST_OPS_WHOLE and not budget.expired():
             whole = budget if problem.n_ops <= MOST_OPS_WHOLE // 4 else budget.part(WHOLE_SHARE * budget.remaining_s())
             incumbent = solve_whole(problem, incumbent, whole, seed)
+            if math.isinf(incumbent.bound):
+                text = "no placement and no order keeps within the limits (proven by constraint solving)"
+                return Found(None, infeasible=(Fault("no-packing", text),))
+        if math.isinf(incumbent.value):
+            return Found(None, evaluations=annealed.evaluations, note="no valid placement was met")
         if problem.n_ops <= MOST_OPS_PARTS and incumbent.value > incumbent.bound * (1 + 1e-9):
             incumbent = improve_parts(problem, incumbent, budget, seed)
         elif not budget.expired() and problem.n_ops > MOST_OPS_PARTS:

@@ -38,8 +38,14 @@ class Incumbent(NamedTuple):
 
 
 def solve_whole(problem: Problem, incumbent: Incumbent, budget: Budget, seed: int) -> Incumbent:
-    """The whole problem in one model; its bound holds for every placement and order."""
-    return _solve(problem, incumbent, np.ones(problem.n_ops, dtype=np.bool_), budget, seed)[0]
+    """The whole problem in one model; its bound holds for every placement and order.
+
+    An infinite bound is the proof that there is no valid placement.
+    """
+    incumbent, status = _solve(problem, incumbent, np.ones(problem.n_ops, dtype=np.bool_), budget, seed)
+    if status == "infeasible" and math.isinf(incumbent.value):
+        return incumbent._replace(bound=math.inf)
+    return incumbent
 
 
 def improve_parts(problem: Problem, incumbent: Incumbent, budget: Budget, seed: int) -> Incumbent:
@@ -51,9 +57,9 @@ def improve_parts(problem: Problem, incumbent: Incumbent, budget: Budget, seed: 
         free = _part(problem, incumbent, rng)
         if not free.any():
             continue
-        better, solved = _solve(problem, incumbent, free, budget.part(_NEIGHBOURHOOD_S), seed + rounds)
+        better, status = _solve(problem, incumbent, free, budget.part(_NEIGHBOURHOOD_S), seed + rounds)
         incumbent = Incumbent(better.point, better.value, incumbent.bound)  # the part's bound proves nothing
-        if not solved:
+        if status == "ended early":
             break
     return incumbent
 
@@ -103,19 +109,19 @@ def start_times(problem: Problem, point: Point) -> FloatArray:
     return record.start_s
 
 
-def _solve(problem: Problem, incumbent: Incumbent, free: BoolArray, budget: Budget, seed: int) -> tuple[Incumbent, bool]:
-    """The better incumbent, and whether the solver did its work (it may die for want of memory)."""
+def _solve(problem: Problem, incumbent: Incumbent, free: BoolArray, budget: Budget, seed: int) -> tuple[Incumbent, str]:
+    """The better incumbent, and how the solver ended: ``ended early`` if it did so by itself, for want of memory."""
     start_s = start_times(problem, incumbent.point)
     fixed_work = bool(budget.evaluations)
     settings = Settings(
-        upper=incumbent.value,
+        upper=incumbent.value if math.isfinite(incumbent.value) else _everything_s(problem),
         seconds=budget.remaining_s(),
         workers=1 if fixed_work else cpu_count(),
         seed=seed % 2**31,
         deterministic_s=_DETERMINISTIC_S if fixed_work else 0.0,
     )
     child = ChildSolver(MODULE, packed(instance_of(problem, incumbent.point.device_of_op, start_s, free), settings))
-    solved = True
+    status = "unknown"
     try:
         while not child.finished and not budget.expired():
             time.sleep(_POLL_S)
@@ -128,11 +134,18 @@ def _solve(problem: Problem, incumbent: Incumbent, free: BoolArray, budget: Budg
                     incumbent = incumbent._replace(bound=float(line["bound"]))
                     budget.report(incumbent.value, incumbent.bound)
                 elif line["name"] == "done":
-                    solved = "status" in line
+                    status = line.get("status", "ended early")
                     break
     finally:
         child.close()
-    return incumbent, solved
+    return incumbent, status
+
+
+def _everything_s(problem: Problem) -> float:
+    """No run of the evaluator takes longer: something is always under way, each op and each copy once."""
+    times = problem.op_device_time_s
+    copies = problem.tensor_copy_s.max(axis=1, initial=0.0)
+    return float(np.where(np.isfinite(times), times, 0.0).max(axis=1).sum() + 2 * problem.n_devices * copies.sum())
 
 
 def _judged(problem: Problem, incumbent: Incumbent, device: NDArray[np.int32], start: FloatArray) -> Incumbent:
