@@ -1,4 +1,4 @@
-"""What search adds to list scheduling under ``overlap``: value over bound, and improvement over the best list scheduler.
+"""What search adds to list scheduling under ``overlap``: value over bound, and improvement over the best list schedule.
 
     python benchmarks/overlap_search.py [--quick] [--seconds 10] [--placers anneal,cross-entropy] [--seeds 3]
 

@@ -10,10 +10,11 @@ from numba import njit
 from placewright.evaluate.batch import judge_latency
 from placewright.evaluate.memory import may_exceed, resident_bytes
 from placewright.evaluate.sequential import find_segments
-from placewright.placers.annealing.engine import Engine, last_checkpoint, run
+from placewright.placers.annealing.engine import Engine, Log, last_checkpoint, run
 from placewright.placers.annealing.moves import (
     RANKS,
     Chain,
+    Flow,
     find_critical,
     propose,
     ranks_from_placement,
@@ -28,9 +29,7 @@ _SEGMENT_WEIGHT = 0.02  # the same for a segment too many
 
 
 @njit(cache=True, nogil=True)
-def penalised(
-    a: Arrays, c: Chain, model: int, max_segments: int, value: float, scratch: Any
-) -> tuple[float, bool]:
+def penalised(a: Arrays, c: Chain, model: int, max_segments: int, value: float, scratch: Any) -> tuple[float, bool]:
     """Score and validity of the present placement; ``value`` is known for ``overlap`` and found for other models."""
     n_ops = c.device.shape[0]
     found, excess = np.array([value]), np.zeros(1)
@@ -55,13 +54,13 @@ def penalised(
 
 
 @njit(cache=True, nogil=True)
-def start_chain(a: Arrays, e: Engine, c: Chain, model: int, max_segments: int, strict: bool) -> None:
+def start_chain(a: Arrays, e: Engine, log: Log, c: Chain, model: int, max_segments: int, strict: bool) -> None:
     """Score the present placement and leave its checkpoints."""
     valid = True
     score = 0.0
     if model == OVERLAP:
-        score = run(a, e, c.device, c.rank, c.op_of_rank, -1, c.work_change_s, np.inf, True)
-        find_critical(a, e, c)
+        score = run(a, e, log, c.device, c.rank, c.op_of_rank, -1, c.work_change_s, np.inf, True)
+        find_critical(a, log, c)
     if strict or model != OVERLAP:
         score, valid = penalised(a, c, model, max_segments, score, c.queue)
     c.values[2] = 0.0
@@ -76,8 +75,8 @@ def start_chain(a: Arrays, e: Engine, c: Chain, model: int, max_segments: int, s
 
 @njit(cache=True, nogil=True)
 def anneal(
-    a: Arrays, e: Engine, c: Chain, model: int, max_segments: int, strict: bool, weights: Any, steps: int,
-    first_temperature: float, last_temperature: float, deltas: Any,
+    a: Arrays, g: Flow, e: Engine, log: Log, c: Chain, model: int, max_segments: int, strict: bool, weights: Any,
+    steps: int, first_temperature: float, last_temperature: float, deltas: Any,
 ) -> int:  # fmt: skip
     """Take ``steps`` steps while the temperature falls; return how many evaluations they took.
 
@@ -103,7 +102,7 @@ def anneal(
             ranks_from_placement(a, c.device, 0.5 * uniform(c.random), c.random, c.rank, c.op_of_rank)
             c.first_change[0] = -1
         else:
-            propose(a, e, c, kind, model == OVERLAP)
+            propose(g, log, c, kind, model == OVERLAP)
             if c.counts[0] == 0 and c.counts[1] == 0:
                 continue
         evaluations += 1
@@ -119,8 +118,8 @@ def anneal(
         score, valid = 0.0, True
         checkpoint = -1
         if model == OVERLAP:
-            checkpoint = last_checkpoint(e, c.first_change[0])
-            score = run(a, e, c.device, c.rank, c.op_of_rank, checkpoint, c.work_change_s, limit, False)
+            checkpoint = last_checkpoint(e.at_done, c.first_change[0])
+            score = run(a, e, log, c.device, c.rank, c.op_of_rank, checkpoint, c.work_change_s, limit, False)
         if score < np.inf and (strict or model != OVERLAP):
             score, valid = penalised(a, c, model, max_segments, score, c.queue)
         if sampling and n_sampled < deltas.shape[0]:
@@ -132,8 +131,8 @@ def anneal(
             c.values[2] = priced
             c.gain[kind] += max(0.0, present - priced - score)
             if model == OVERLAP:
-                run(a, e, c.device, c.rank, c.op_of_rank, checkpoint, c.work_change_s, np.inf, True)
-                find_critical(a, e, c)
+                run(a, e, log, c.device, c.rank, c.op_of_rank, checkpoint, c.work_change_s, np.inf, True)
+                find_critical(a, log, c)
             if valid and score < c.values[1]:
                 c.values[1] = score
                 c.best_device[:] = c.device

@@ -32,7 +32,7 @@ _ONE, _LOW6, _SHIFT58, _ZERO = np.uint64(1), np.int64(63), np.uint64(58), np.uin
 
 
 class Engine(NamedTuple):
-    """State of a run, checkpoints of the present placement's run, and its log."""
+    """State of a run, and checkpoints of the present placement's run."""
 
     ready_s: FloatArray  # [ops]: when the last input known so far arrives
     pending: IntArray  # [ops]: inputs whose producer has not ended
@@ -72,12 +72,23 @@ class Engine(NamedTuple):
     at_last_op: IntArray
     at_now: FloatArray
 
-    start_s: FloatArray  # [ops], of the present placement
+    tail_s: FloatArray  # [ops]: least time from an op's end to the end of everything, whatever the placement
+
+
+class Log(NamedTuple):
+    """What happened in the present placement's run."""
+
+    start_s: FloatArray  # [ops]
     known_ready_s: FloatArray  # [ops]: when its inputs had arrived
     before: IntArray  # [ops]: the op that ran before it on its device, -1 if none
     done_index: IntArray  # [ops]: how many ops ended before it
     order: IntArray  # [ops]: ops in the order they ended
-    tail_s: FloatArray  # [ops]: least time from an op's end to the end of everything, whatever the placement
+
+
+def new_log(n_ops: int) -> Log:
+    """Allocate a log."""
+    before, done_index, order = (np.zeros(n_ops, dtype=np.int32) for _ in range(3))
+    return Log(np.zeros(n_ops), np.zeros(n_ops), before, done_index, order)
 
 
 def new_engine(a: Arrays, tail_s: FloatArray) -> Engine:
@@ -94,15 +105,13 @@ def new_engine(a: Arrays, tail_s: FloatArray) -> Engine:
         "next_s": ((n_devices,), floats), "free_s": ((2 * n_devices,), floats),
         "work_left_s": ((n_devices,), floats), "last_op": ((n_devices,), ints),
     }  # fmt: skip
-    state = {name: np.zeros(shape, kind) for name, (shape, kind) in shapes.items()}
-    kept = {f"at_{name}": np.zeros((k, *shape), kind) for name, (shape, kind) in shapes.items()}
-    log = {name: np.zeros(n, ints) for name in ("before", "done_index", "order")}
+    state: dict[str, Any] = {name: np.zeros(shape, kind) for name, (shape, kind) in shapes.items()}
+    kept: dict[str, Any] = {f"at_{name}": np.zeros((k, *shape), kind) for name, (shape, kind) in shapes.items()}
     return Engine(
-        **state, **kept, **log, arrival_s=np.zeros(n_devices), arrival_of=np.zeros(n_devices, ints),
+        **state, **kept, arrival_s=np.zeros(n_devices), arrival_of=np.zeros(n_devices, ints),
         coming=np.zeros((n_devices, n), ints), head=np.zeros(n_devices, ints), tail=np.zeros(n_devices, ints),
         at_coming=np.zeros((k, n), ints), at_n_coming=np.zeros((k, n_devices), ints),
-        at_done=np.full(k, -1, ints), at_n_future=np.zeros(k, ints), at_now=np.zeros(k), start_s=np.zeros(n),
-        known_ready_s=np.zeros(n), tail_s=tail_s,
+        at_done=np.full(k, -1, ints), at_n_future=np.zeros(k, ints), at_now=np.zeros(k), tail_s=tail_s,
     )  # fmt: skip
 
 
@@ -178,18 +187,18 @@ def _pop(heap: Any, heap_s: Any, size: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def last_checkpoint(e: Engine, first_change: int) -> int:
+def last_checkpoint(at_done: Any, first_change: int) -> int:
     """The last checkpoint at which at most ``first_change`` ops had ended, -1 if there is none."""
     k = -1
-    while k + 1 < e.at_done.shape[0] and 0 <= e.at_done[k + 1] <= first_change:
+    while k + 1 < at_done.shape[0] and 0 <= at_done[k + 1] <= first_change:
         k += 1
     return k
 
 
 @njit(cache=True, nogil=True)
 def run(
-    a: Arrays, e: Engine, device: Any, rank: Any, op_of_rank: Any, checkpoint: int, work_change_s: Any, limit_s: float,
-    keep: bool,
+    a: Arrays, e: Engine, log: Log, device: Any, rank: Any, op_of_rank: Any, checkpoint: int, work_change_s: Any,
+    limit_s: float, keep: bool,
 ) -> float:  # fmt: skip
     """Run a placement; return its value, infinite as soon as that is known to exceed ``limit_s``.
 
@@ -205,7 +214,7 @@ def run(
     coming, head, tail, first_s, next_s = e.coming, e.head, e.tail, e.first_s, e.next_s
     future, future_s, running, free_s, work_left_s = e.future, e.future_s, e.running, e.free_s, e.work_left_s
     arrival_s, arrival_of, last_op, tail_s = e.arrival_s, e.arrival_of, e.last_op, e.tail_s
-    start_s, before, done_index, order, at_done = e.start_s, e.before, e.done_index, e.order, e.at_done
+    start_s, before, done_index, order, at_done = log.start_s, log.before, log.done_index, log.order, e.at_done
     n_ops, n_devices, n_checkpoints = device.shape[0], device_kind.shape[0], at_done.shape[0]
     limit_s = limit_s * _SLACK
     n_future, done, now = 0, 0, 0.0
@@ -253,6 +262,8 @@ def run(
             work_left_s[d] = e.at_work_left_s[k, d] + work_change_s[d]
     if keep:
         at_done[checkpoint + 1 :] = -1
+        for k in range(checkpoint + 1):  # they stay, but for work that is still to come
+            e.at_work_left_s[k] += work_change_s
     next_checkpoint = checkpoint + 1
     for d in range(n_devices):
         if now + work_left_s[d] > limit_s:
@@ -281,7 +292,7 @@ def run(
                     last_op[d] = v
         if done == n_ops:
             if keep:
-                e.known_ready_s[:] = ready_s
+                log.known_ready_s[:] = ready_s
             return now
         if keep and next_checkpoint < n_checkpoints and done >= next_checkpoint * n_ops // n_checkpoints:
             k = next_checkpoint

@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from placewright.graph import BoolArray, FloatArray, IntArray
-from placewright.placers.annealing.engine import Engine
+from placewright.placers.annealing.engine import Log
 from placewright.problem import Arrays
 
 SINGLE, CRITICAL, SWAP, CLUSTER, CLUSTER_SWAP, BOUNDARY, ORDER, CRITICAL_ORDER, RANKS, PRICED = range(10)
@@ -50,7 +50,22 @@ class Chain(NamedTuple):
     gain: FloatArray  # [kinds]: how much accepted moves of the kind lowered the score
 
 
-@njit(cache=True, nogil=True, inline="always")
+class Flow(NamedTuple):
+    """What moves need to know of a problem. Small on purpose: big bundles of arrays take kernels long to compile."""
+
+    producer_ptr: IntArray  # [ops + 1]
+    producer: IntArray  # [inputs]: op that each input comes from
+    consumer_ptr: IntArray  # [ops + 1]
+    consumer: IntArray  # [outputs]: op that reads, once for every tensor it reads
+    time_s: FloatArray  # [ops, devices]
+
+
+def flow_of(a: Arrays, time_s: FloatArray) -> Flow:
+    """Collect the arrays."""
+    return Flow(a.input_ptr, a.tensor_producer[a.input_tensor], a.consumer_ptr[a.tensor_ptr], a.consumer_op, time_s)
+
+
+@njit(cache=True, nogil=True)
 def below(state: Any, n: int) -> int:
     """A random whole number from 0 to ``n - 1``."""
     return int(uniform(state) * n)
@@ -68,7 +83,7 @@ def uniform(state: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
-def stage(a: Arrays, e: Engine, c: Chain, unit: int, to: int) -> None:
+def stage(g: Flow, log: Log, c: Chain, unit: int, to: int) -> None:
     """Put a unit on another device."""
     at = c.device[c.unit_op[c.unit_ptr[unit]]]
     if at == to or not c.allowed[unit, to]:
@@ -80,31 +95,31 @@ def stage(a: Arrays, e: Engine, c: Chain, unit: int, to: int) -> None:
     for i in range(c.unit_ptr[unit], c.unit_ptr[unit + 1]):
         v = c.unit_op[i]
         c.device[v] = to
-        c.work_change_s[at] -= a.op_time_s[v, a.device_kind[at]]
-        c.work_change_s[to] += a.op_time_s[v, a.device_kind[to]]
-        if a.input_ptr[v] == a.input_ptr[v + 1]:
+        c.work_change_s[at] -= g.time_s[v, at]
+        c.work_change_s[to] += g.time_s[v, to]
+        if g.producer_ptr[v] == g.producer_ptr[v + 1]:
             first = -1
-        for k in range(a.input_ptr[v], a.input_ptr[v + 1]):
-            first = min(first, e.done_index[a.tensor_producer[a.input_tensor[k]]])
+        for k in range(g.producer_ptr[v], g.producer_ptr[v + 1]):
+            first = min(first, log.done_index[g.producer[k]])
     c.first_change[0] = first
 
 
 @njit(cache=True, nogil=True)
-def stage_ranks(a: Arrays, e: Engine, c: Chain, u: int, v: int) -> None:
+def stage_ranks(g: Flow, log: Log, c: Chain, u: int, v: int) -> None:
     """Exchange the ranks of two ops."""
     n = c.counts[1]
     c.staged_ranks[2 * n], c.staged_ranks[2 * n + 1] = u, v
     c.counts[1] = n + 1
     exchange_ranks(c, u, v)
-    c.first_change[0] = min(c.first_change[0], _ready_index(a, e, u), _ready_index(a, e, v))
+    c.first_change[0] = min(c.first_change[0], _ready_index(g, log, u), _ready_index(g, log, v))
 
 
 @njit(cache=True, nogil=True)
-def _ready_index(a: Arrays, e: Engine, v: int) -> int:
+def _ready_index(g: Flow, log: Log, v: int) -> int:
     """How many ops had ended when the last producer of ``v`` did, -1 if it reads nothing."""
     index = -1
-    for k in range(a.input_ptr[v], a.input_ptr[v + 1]):
-        index = max(index, e.done_index[a.tensor_producer[a.input_tensor[k]]])
+    for k in range(g.producer_ptr[v], g.producer_ptr[v + 1]):
+        index = max(index, log.done_index[g.producer[k]])
     return index
 
 
@@ -127,33 +142,33 @@ def take_back(c: Chain) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _neighbour(a: Arrays, c: Chain, v: int) -> int:
+def _neighbour(g: Flow, c: Chain, v: int) -> int:
     """A random producer or consumer of an op, -1 if it has none."""
-    n_in = a.input_ptr[v + 1] - a.input_ptr[v]
-    first, last = a.consumer_ptr[a.tensor_ptr[v]], a.consumer_ptr[a.tensor_ptr[v + 1]]
+    n_in = g.producer_ptr[v + 1] - g.producer_ptr[v]
+    first, last = g.consumer_ptr[v], g.consumer_ptr[v + 1]
     if n_in + last - first == 0:
         return -1
     pick = below(c.random, n_in + last - first)
     if pick < n_in:
-        return a.tensor_producer[a.input_tensor[a.input_ptr[v] + pick]]
-    return a.consumer_op[first + pick - n_in]
+        return g.producer[g.producer_ptr[v] + pick]
+    return g.consumer[first + pick - n_in]
 
 
 @njit(cache=True, nogil=True)
-def _other_device(a: Arrays, c: Chain, v: int) -> int:
+def _other_device(g: Flow, c: Chain, v: int) -> int:
     """A device for op ``v``: mostly one that a neighbour is on, else any."""
     at = c.device[v]
     if uniform(c.random) < 0.7:
         for _ in range(3):
-            w = _neighbour(a, c, v)
+            w = _neighbour(g, c, v)
             if w >= 0 and c.device[w] != at:
                 return c.device[w]
-    n_devices = a.device_kind.shape[0]
+    n_devices = g.time_s.shape[1]
     return (at + 1 + below(c.random, max(1, n_devices - 1))) % n_devices
 
 
 @njit(cache=True, nogil=True)
-def _grow(a: Arrays, c: Chain, seed: int, size: int, backwards: bool, forwards: bool) -> int:
+def _grow(g: Flow, c: Chain, seed: int, size: int, backwards: bool, forwards: bool) -> int:
     """Fill the queue with up to ``size`` connected ops on the seed's device; return how many. Some are left out."""
     c.stamp[0] += 1
     stamp, at = c.stamp[0], c.device[seed]
@@ -164,15 +179,15 @@ def _grow(a: Arrays, c: Chain, seed: int, size: int, backwards: bool, forwards: 
         v = c.queue[head]
         head += 1
         if backwards:
-            for i in range(a.input_ptr[v], a.input_ptr[v + 1]):
-                u = a.tensor_producer[a.input_tensor[i]]
+            for i in range(g.producer_ptr[v], g.producer_ptr[v + 1]):
+                u = g.producer[i]
                 if tail < size and c.device[u] == at and c.mark[u] != stamp and uniform(c.random) < 0.8:
                     c.mark[u] = stamp
                     c.queue[tail] = u
                     tail += 1
         if forwards:
-            for i in range(a.consumer_ptr[a.tensor_ptr[v]], a.consumer_ptr[a.tensor_ptr[v + 1]]):
-                u = a.consumer_op[i]
+            for i in range(g.consumer_ptr[v], g.consumer_ptr[v + 1]):
+                u = g.consumer[i]
                 if tail < size and c.device[u] == at and c.mark[u] != stamp and uniform(c.random) < 0.8:
                     c.mark[u] = stamp
                     c.queue[tail] = u
@@ -181,47 +196,44 @@ def _grow(a: Arrays, c: Chain, seed: int, size: int, backwards: bool, forwards: 
 
 
 @njit(cache=True, nogil=True)
-def _stage_grown(a: Arrays, e: Engine, c: Chain, count: int, to: int) -> None:
+def _stage_grown(g: Flow, log: Log, c: Chain, count: int, to: int) -> None:
     for i in range(count):
-        stage(a, e, c, c.unit_of_op[c.queue[i]], to)
+        stage(g, log, c, c.unit_of_op[c.queue[i]], to)
 
 
 @njit(cache=True, nogil=True)
-def _near_in_time(e: Engine, c: Chain, v: int, same_device: bool) -> int:
+def _near_in_time(log: Log, c: Chain, v: int, same_device: bool) -> int:
     """An op that ended at about the same time, on the same device or on another, -1 if none was met."""
     n = c.device.shape[0]
-    reach = min(n, 4 + 6 * e.running.shape[0])
+    reach = min(n, 4 + 6 * c.price.shape[0])
     for _ in range(6):
-        i = e.done_index[v] + below(c.random, 2 * reach + 1) - reach
-        if 0 <= i < n and e.order[i] != v and (c.device[e.order[i]] == c.device[v]) == same_device:
-            return e.order[i]
+        i = log.done_index[v] + below(c.random, 2 * reach + 1) - reach
+        if 0 <= i < n and log.order[i] != v and (c.device[log.order[i]] == c.device[v]) == same_device:
+            return log.order[i]
     return -1
 
 
 @njit(cache=True, nogil=True)
-def find_critical(a: Arrays, e: Engine, c: Chain) -> None:
+def find_critical(a: Arrays, log: Log, c: Chain) -> None:
     """Walk back from the last op along what each op waited for: its device or its last input."""
-    v = e.order[e.order.shape[0] - 1]
+    v = log.order[log.order.shape[0] - 1]
     n = 0
     while v >= 0 and n < c.critical.shape[0]:
         c.critical[n] = v
         n += 1
-        if e.known_ready_s[v] < e.start_s[v]:
-            v = e.before[v]
-        else:
-            v = last_producer(a, e, c, v)
+        v = log.before[v] if log.known_ready_s[v] < log.start_s[v] else last_producer(a, log, c, v)
     c.counts[2] = n
 
 
 @njit(cache=True, nogil=True)
-def last_producer(a: Arrays, e: Engine, c: Chain, v: int) -> int:
+def last_producer(a: Arrays, log: Log, c: Chain, v: int) -> int:
     """The producer whose tensor would arrive last if channels were free, -1 if the op reads nothing."""
     last, last_s = -1, -1.0
     for i in range(a.input_ptr[v], a.input_ptr[v + 1]):
         t = a.input_tensor[i]
         u = a.tensor_producer[t]
         s, d = c.device[u], c.device[v]
-        arrival_s = e.start_s[u] + a.op_time_s[u, a.device_kind[s]] + copy_time_s(a, t, s, d)
+        arrival_s = log.start_s[u] + a.op_time_s[u, a.device_kind[s]] + copy_time_s(a, t, s, d)
         if arrival_s > last_s:
             last, last_s = u, arrival_s
     return last
@@ -261,71 +273,71 @@ def ranks_from_placement(a: Arrays, device: Any, noise: float, random: Any, rank
 
 
 @njit(cache=True, nogil=True)
-def propose(a: Arrays, e: Engine, c: Chain, kind: int, has_clock: bool) -> None:
+def propose(g: Flow, log: Log, c: Chain, kind: int, has_clock: bool) -> None:
     """Stage a move of a kind; nothing is staged if none comes to mind. Without a clock there is no critical path."""
     n = c.device.shape[0]
     critical = has_clock and c.counts[2] > 0 and (kind in (CRITICAL, CRITICAL_ORDER) or uniform(c.random) < 0.4)
     v = c.critical[below(c.random, c.counts[2])] if critical else below(c.random, n)
     size = 2 + int(2.0 ** (uniform(c.random) * np.log2(max(2.0, min(256.0, n / 4)))))
     if kind in (SINGLE, CRITICAL):
-        stage(a, e, c, c.unit_of_op[v], _other_device(a, c, v))
+        stage(g, log, c, c.unit_of_op[v], _other_device(g, c, v))
     elif kind == PRICED:
-        _stage_priced(a, e, c)
+        _stage_priced(g, log, c)
     elif kind == SWAP:
-        w = _near_in_time(e, c, v, False) if has_clock else _neighbour(a, c, v)
+        w = _near_in_time(log, c, v, False) if has_clock else _neighbour(g, c, v)
         if w >= 0:
             at, to = c.device[v], c.device[w]
-            stage(a, e, c, c.unit_of_op[v], to)
-            stage(a, e, c, c.unit_of_op[w], at)
+            stage(g, log, c, c.unit_of_op[v], to)
+            stage(g, log, c, c.unit_of_op[w], at)
     elif kind == CLUSTER:
-        to = _other_device(a, c, v)
-        _stage_grown(a, e, c, _grow(a, c, v, size, True, True), to)
+        to = _other_device(g, c, v)
+        _stage_grown(g, log, c, _grow(g, c, v, size, True, True), to)
     elif kind == CLUSTER_SWAP:
-        w = _near_in_time(e, c, v, False) if has_clock else _neighbour(a, c, v)
+        w = _near_in_time(log, c, v, False) if has_clock else _neighbour(g, c, v)
         if w >= 0 and c.device[w] != c.device[v]:
             at, to = c.device[v], c.device[w]
-            count = _grow(a, c, v, size, True, True)
-            others = _grow_copy(a, c, w, count)
-            _stage_grown(a, e, c, count, to)
+            count = _grow(g, c, v, size, True, True)
+            others = _grow_copy(g, c, w, count)
+            _stage_grown(g, log, c, count, to)
             for i in range(others):
-                stage(a, e, c, c.unit_of_op[c.old_rank[i]], at)
+                stage(g, log, c, c.unit_of_op[c.old_rank[i]], at)
     elif kind == BOUNDARY:
-        w = _neighbour(a, c, v)
+        w = _neighbour(g, c, v)
         if w >= 0 and c.device[w] != c.device[v]:
             to = c.device[w]
             ahead = w < v  # the boundary moves on along the edge, or back
-            _stage_grown(a, e, c, _grow(a, c, v, min(size, 16), not ahead, ahead), to)
+            _stage_grown(g, log, c, _grow(g, c, v, min(size, 16), not ahead, ahead), to)
     elif kind == ORDER and has_clock:
-        w = _near_in_time(e, c, v, True)
+        w = _near_in_time(log, c, v, True)
         if w >= 0:
-            stage_ranks(a, e, c, v, w)
+            stage_ranks(g, log, c, v, w)
     elif kind == CRITICAL_ORDER and has_clock:
-        w = e.before[v]
+        w = log.before[v]
         if w >= 0 and c.rank[w] < c.rank[v]:
-            stage_ranks(a, e, c, v, w)
+            stage_ranks(g, log, c, v, w)
 
 
 @njit(cache=True, nogil=True)
-def _stage_priced(a: Arrays, e: Engine, c: Chain) -> None:
+def _stage_priced(g: Flow, log: Log, c: Chain) -> None:
     """Of a few random ops, move the one whose work gets cheapest."""
     best_v, best_d, best_gain = -1, -1, 0.0
     for _ in range(4):
         v = below(c.random, c.device.shape[0])
-        here = c.price[c.device[v]] * a.op_time_s[v, a.device_kind[c.device[v]]]
-        for d in range(a.device_kind.shape[0]):
-            if a.allowed[v, d]:
-                gain = here - c.price[d] * a.op_time_s[v, a.device_kind[d]]
+        here = c.price[c.device[v]] * g.time_s[v, c.device[v]]
+        for d in range(g.time_s.shape[1]):
+            if c.allowed[c.unit_of_op[v], d]:
+                gain = here - c.price[d] * g.time_s[v, d]
                 if gain > best_gain:
                     best_v, best_d, best_gain = v, d, gain
     if best_v >= 0:
-        stage(a, e, c, c.unit_of_op[best_v], best_d)
+        stage(g, log, c, c.unit_of_op[best_v], best_d)
 
 
 @njit(cache=True, nogil=True)
-def _grow_copy(a: Arrays, c: Chain, seed: int, size: int) -> int:
+def _grow_copy(g: Flow, c: Chain, seed: int, size: int) -> int:
     """As ``_grow``, into ``old_rank`` (free at this moment), leaving the queue as it is."""
     kept = c.queue[:size].copy()
-    count = _grow(a, c, seed, size, True, True)
+    count = _grow(g, c, seed, size, True, True)
     c.old_rank[:count] = c.queue[:count]
     c.queue[:size] = kept
     return count

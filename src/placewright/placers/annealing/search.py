@@ -6,19 +6,20 @@ import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.budget import Budget
-from placewright.evaluate import overlap
+from placewright.evaluate import lower_bound, overlap
 from placewright.evaluate.batch import cpu_count
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.annealing import moves
 from placewright.placers.annealing.chain import CALLS, OVERLAP, SEQUENTIAL, anneal, start_chain
-from placewright.placers.annealing.engine import Engine, least_tails_s, new_engine
-from placewright.placers.annealing.moves import Chain
+from placewright.placers.annealing.engine import least_tails_s, new_engine, new_log
+from placewright.placers.annealing.moves import Chain, flow_of
 from placewright.placers.units import movable_units
 from placewright.problem import Problem
 
@@ -79,17 +80,18 @@ class _Search:
         )
         tails = least_tails_s(a, problem.op_device_time_s.min(axis=1))
         price = _WORK_WEIGHT * work_prices(problem) if self.model == OVERLAP else np.zeros(problem.n_devices)
-        self.chains = [
-            _new_chain(problem, starts[i % len(starts)], price, seed * 1000 + i) for i in range(n_chains)
-        ]
+        self.chains = [_new_chain(problem, starts[i % len(starts)], price, seed * 1000 + i) for i in range(n_chains)]
         self.engines = [new_engine(a, tails) for _ in self.chains]
+        self.logs = [new_log(problem.n_ops) for _ in self.chains]
+        self.flow = flow_of(a, problem.op_time_s[:, problem.cluster.device_kind])
         self.evaluations = len(self.chains)
-        for e, c in zip(self.engines, self.chains, strict=True):
-            start_chain(a, e, c, self.model, problem.max_segments or 0, self.strict)
+        for i in range(n_chains):
+            self._start(i)
 
     def cool(self, budget: Budget) -> None:
         """Run all chains while the temperature falls with the share of the budget that is spent."""
         unit = self._typical_loss()
+        goal = lower_bound(self.problem) * (1 + 1e-9)
         began = budget.elapsed_s()
         seconds = max(budget.seconds - began, 1e-9)
         most = budget.evaluations
@@ -100,7 +102,8 @@ class _Search:
                 slice_began = time.monotonic()
                 next_spent = min(1.0, spent + (1 / _SLICES if most else _SLICE_S / seconds))
                 hot, cold = (unit * _temperature(share) for share in (spent, next_spent))
-                self.evaluations += sum(pool.map(lambda i: self._steps(i, steps, hot, cold), range(len(self.chains))))
+                done = sum(pool.map(partial(self._steps, steps=steps, hot=hot, cold=cold), range(len(self.chains))))
+                self.evaluations += done
                 took = time.monotonic() - slice_began
                 if most:
                     spent = self.evaluations / most
@@ -111,6 +114,8 @@ class _Search:
                 if value < best:
                     best = float(value)
                     budget.report(best, evaluations=self.evaluations)
+                if done == 0 or best <= goal:
+                    break  # no move is possible, or none can be better
                 if spent * _EXCHANGES >= exchanged + 1:
                     exchanged += 1
                     self._exchange()
@@ -123,12 +128,18 @@ class _Search:
         priority = chain.best_rank.astype(np.float64) if self.model == OVERLAP else None
         return Annealed(Point(chain.best_device.copy(), priority), value, self.evaluations)
 
+    def _start(self, i: int) -> None:
+        p = self.problem
+        start_chain(
+            p.arrays, self.engines[i], self.logs[i], self.chains[i], self.model, p.max_segments or 0, self.strict
+        )
+
     def _steps(self, i: int, steps: int, hot: float, cold: float, deltas: FloatArray | None = None) -> int:
         p = self.problem
         room = np.zeros(0) if deltas is None else deltas
         return anneal(
-            p.arrays, self.engines[i], self.chains[i], self.model, p.max_segments or 0, self.strict, self.weights,
-            steps, hot, cold, room,
+            p.arrays, self.flow, self.engines[i], self.logs[i], self.chains[i], self.model, p.max_segments or 0,
+            self.strict, self.weights, steps, hot, cold, room,
         )  # fmt: skip
 
     def _typical_loss(self) -> float:
@@ -146,9 +157,7 @@ class _Search:
             return
         source, target = self.chains[best], self.chains[worst]
         _set_point(target, source.best_device, source.best_rank)
-        start_chain(
-            self.problem.arrays, self.engines[worst], target, self.model, self.problem.max_segments or 0, self.strict
-        )
+        self._start(worst)
 
 
 def _temperature(spent: float) -> float:
@@ -215,6 +224,3 @@ def rank_of(problem: Problem, device: NDArray[np.int32], priority: FloatArray | 
     rank = np.empty(n, dtype=np.int32)
     rank[order] = np.arange(n, dtype=np.int32)
     return rank
-
-
-__all__ = ["Annealed", "Engine", "Point", "anneal_from", "rank_of"]

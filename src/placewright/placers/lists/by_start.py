@@ -296,9 +296,7 @@ def schedule_by_start(
                             ))  # fmt: skip
                     if latest_s > device_free_s[d]:  # not urgent
                         best, best_key, best_there_s = child, child_key, child_there_s
-            if best >= 0 and (
-                best_key < chosen_key or (best_key == chosen_key and position[best] < position[chosen])
-            ):
+            if best >= 0 and (best_key < chosen_key or (best_key == chosen_key and position[best] < position[chosen])):
                 chosen, chosen_device, chosen_key = best, d, best_key
                 chosen_start_s = max(best_there_s, device_free_s[d])
 

@@ -9,6 +9,7 @@ is cheap for graphs this small and needs no state to go back to.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +92,7 @@ def _new_search(problem: Problem, upper: float) -> _Search:
 def _alike_before(problem: Problem) -> IntArray:
     before = np.full(problem.n_devices, -1, dtype=np.int32)
     for group in problem.cluster.device_groups():
-        for i, j in zip(group, group[1:], strict=False):
+        for i, j in pairwise(group):
             if np.array_equal(problem.allowed[:, i], problem.allowed[:, j]):
                 before[j] = i
     return before
@@ -145,10 +146,7 @@ def _next_device(a: Arrays, s: _Search, level: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _is_used(s: _Search, level: int, d: int) -> bool:
-    for unit in range(level):
-        if s.tried[unit] == d:
-            return True
-    return False
+    return bool((s.tried[:level] == d).any())
 
 
 @njit(cache=True, nogil=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,7 +93,7 @@ def _main() -> None:
 
     class Reporter(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
-            device = [max(row, key=lambda d, row=row: self.value(row[d])) for row in model.x]
+            device = [next(d for d, literal in row.items() if self.value(literal)) for row in model.x]
             send("solution", device=device, start=[self.value(s) for s in model.start])
 
     solver = cp_model.CpSolver()
@@ -279,7 +280,7 @@ class ScheduleModel:
         for d in range(i.time_s.shape[1]):
             ops = np.flatnonzero(~i.is_free & (i.hint_device == d))
             ordered = ops[np.lexsort((ops, i.hint_start_s[ops]))].tolist()
-            for u, v in zip(ordered, ordered[1:], strict=False):
+            for u, v in pairwise(ordered):
                 self.model.add(self.start[v] >= self.end[u])
 
     def _hint(self) -> None:
