@@ -20,6 +20,7 @@ BUILT_IN = {
     "peft": "placewright.placers.peft:PeftPlacer",
     "cpop": "placewright.placers.cpop:CpopPlacer",
     "etf": "placewright.placers.etf:EtfPlacer",
+    "sct": "placewright.placers.sct:SctPlacer",
     "dp": "placewright.placers.exact.dp:DpPlacer",
     "dpl": "placewright.placers.dpl:DplPlacer",
     "pipedream": "placewright.placers.pipedream:PipedreamPlacer",
