@@ -1,4 +1,4 @@
-"""``sct``: earliest start, but a device waits for the favourite child of what it ran (m-SCT; Hanen and Munier, Baechi)."""
+"""``sct``: earliest start, but a device waits for the favourite child of its last op (m-SCT; Hanen and Munier 1995)."""
 
 from __future__ import annotations
 

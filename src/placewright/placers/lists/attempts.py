@@ -94,7 +94,9 @@ def _decided_before(problem: Problem, allowance: FloatArray, first: BoolArray) -
     for g in marked[np.argsort(-costs.group_bytes[marked], kind="stable")].tolist():
         fits = possible[g] & (costs.group_bytes[g] <= room)
         after_s = load_s + costs.group_time_s[g]
-        d = int(np.where(fits, after_s, np.inf).argmin() if fits.any() else np.where(possible[g], room, -np.inf).argmax())
+        d = int(
+            np.where(fits, after_s, np.inf).argmin() if fits.any() else np.where(possible[g], room, -np.inf).argmax()
+        )
         decided[g] = d
         room[d] -= costs.group_bytes[g]
         load_s[d] = after_s[d]

@@ -1,11 +1,11 @@
 """Favourite children for SCT: which consumer should follow an op on its device, so that the copy is saved.
 
-The programme of Hanen and Munier in its relaxation: starts ``s``, end ``w``, and ``x = 0`` where the child is the favourite:
+The relaxed programme of Hanen and Munier: starts ``s``, end ``w``, and ``x = 0`` where the child is the favourite:
 
     minimise w    s_u + p_u + c_uv x_uv <= s_v    sum_v x_uv >= children(u) - 1    sum_u x_uv >= parents(v) - 1
 
-with mean times ``p`` and copies ``c``. An edge counts as favourite if its ``x`` is below ``THRESHOLD``; at most one half, so
-that no op has two favourites and none is the favourite of two.
+with mean times ``p`` and copies ``c``. A child is the favourite if its ``x`` is below ``THRESHOLD``; at most one half,
+so that no op has two favourites and none is the favourite of two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.graph import BoolArray, FloatArray, IntArray
+from placewright.graph import BoolArray, FloatArray, IntArray, sums_by_index
 from placewright.placers.lists.costs import list_costs
 from placewright.problem import Problem
 
@@ -36,7 +36,7 @@ def op_edges(problem: Problem) -> Edges:
     key = g.edge_producer.astype(np.int64) * problem.n_ops + g.consumer_op
     values, index = np.unique(key, return_inverse=True)
     parent, child = values // problem.n_ops, values % problem.n_ops
-    copy_s = np.bincount(index, list_costs(problem).mean_copy_s[g.edge_tensor], len(values))
+    copy_s = sums_by_index(index, list_costs(problem).mean_copy_s[g.edge_tensor], len(values))
     copy_s[problem.group_of_op[parent] == problem.group_of_op[child]] = 0.0
     return Edges(parent, child, copy_s)
 
@@ -72,8 +72,8 @@ def favourites_by_programme(problem: Problem, time_limit_s: float) -> IntArray |
 def _solve(time_s: FloatArray, edges: Edges, costly: BoolArray, time_limit_s: float) -> FloatArray | None:
     """Values of ``x`` on the costly edges. Columns: starts, then ``x``, then ``w``; all times over the longest one.
 
-    Dual simplex: an interior solution of this programme, which has many optima, has few small ``x``. Devex pricing halves
-    the time that the default takes.
+    Dual simplex: an interior solution of this programme, which has many optima, has few small ``x``. Devex pricing
+    halves the time that the default takes.
     """
     import highspy
 
@@ -84,12 +84,12 @@ def _solve(time_s: FloatArray, edges: Edges, costly: BoolArray, time_limit_s: fl
     x_column[costly] = n + np.arange(n_x)
     every = np.arange(len(costly))
     sinks = np.setdiff1d(np.arange(n), edges.parent)
-    blocks = [  # (row within the block, column, value) of the entries
+    blocks: list[tuple[Any, Any, Any]] = [  # (row within the block, column, value) of the entries
         (every, edges.child, 1.0),
         (every, edges.parent, -1.0),
         (every[costly], x_column[costly], -edges.copy_s[costly] / scale),
     ]
-    lower = [time_s[edges.parent] / scale, time_s[sinks] / scale]
+    lower: list[Any] = [time_s[edges.parent] / scale, time_s[sinks] / scale]
     last = len(costly) + np.arange(len(sinks))
     blocks += [(last, np.full(len(sinks), end), 1.0), (last, sinks, -1.0)]
     n_rows = len(costly) + len(sinks)
@@ -113,7 +113,7 @@ def _solve(time_s: FloatArray, edges: Edges, costly: BoolArray, time_limit_s: fl
     lp.a_matrix_.start_ = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n_rows))])
     lp.a_matrix_.index_ = column[by_row]
     lp.a_matrix_.value_ = value[by_row]
-    highs = highspy.Highs()
+    highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     options: dict[str, Any] = {
         "output_flag": False,
         "solver": "simplex",
