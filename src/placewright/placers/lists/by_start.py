@@ -167,7 +167,7 @@ def schedule_by_start(
 
     Equal keys go by greatest ``rank``. ``favourite`` [ops] is the consumer that should follow an op on its device (-1:
     none). A device whose last op has a favourite that is ready and can start nowhere earlier is *awake*: it takes
-    nothing but that favourite, except an op that could start at once on every device. ``device_of_group``,
+    nothing but that favourite, unless its own first choice could start at once on every device. ``device_of_group``,
     ``limit_bytes`` and ``misfit`` as in ``schedule_by_rank``.
     """
     n_ops, n_devices = time_s.shape
