@@ -110,7 +110,7 @@ def test_an_awake_device_waits_for_the_favourite_child() -> None:
 def test_an_urgent_op_goes_before_the_favourite_child() -> None:
     ops = {**AWAKE, "now": [4.0, INF]}
     plan = etf_plan(hand_made(ops, AWAKE_COPIES), {"u": "f"})
-    assert (plan["now"], plan["f"]) == ((0, 1.0), (0, 5.0))
+    assert (plan["now"], plan["r"], plan["f"]) == ((0, 1.0), (0, 5.0), (0, 8.0))  # only the last op is waited for
 
 
 def test_a_favourite_that_starts_earlier_elsewhere_keeps_no_device_awake() -> None:
