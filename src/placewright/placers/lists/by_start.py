@@ -1,8 +1,8 @@
 """Always take the op and the device that can start first (ETF), with favourite children if there are any (SCT).
 
-The key of an op on a device is its start there plus what the device is slower than the op's best one; on equal devices
-that is the start. Channels are queues as in the evaluator, but a copy is booked when its reader is placed, not when its
-producer ends: where channels queue, the evaluator's order of copies, and so its times, can differ.
+The key of an op on a device is its start there plus what its group takes longer there than on its best device; on equal
+devices that is the start. Channels are queues as in the evaluator, but a copy is booked when its reader is placed, not
+when its producer ends: where channels queue, the evaluator's order of copies, and so its times, can differ.
 
 Each device has two heaps of ready ops: *waiting* by key, for ops whose inputs come after the device is free, and
 *startable* by (slowness, rank), for the others; so nothing has to be moved when the device's clock goes on. Channels
@@ -133,19 +133,18 @@ def _inputs_there(u: int, d: int, keep: bool, made: Any, links: Any, state: Any)
 
 @njit(cache=True, nogil=True)
 def _child_waited_for(
-    child: int, rival: int, d: int, time_s: Any, free_s: Any, room: Any, made: Any, links: Any, state: Any
+    child: int, rival: int, d: int, slower_s: Any, free_s: Any, room: Any, made: Any, links: Any, state: Any
 ) -> float:
     """Start of a favourite for which device ``d`` is kept free, or infinity if ``rival`` may go first.
 
     The device is awake if the child can start nowhere earlier. A rival is urgent if it could start at once on every
     device.
     """
-    best_s = min(time_s[child])
     here_s, elsewhere_s = np.inf, np.inf
     for other in range(free_s.shape[0]):
         if may_be_on(room, child, other):
             there_s = max(_inputs_there(child, other, False, made, links, state), free_s[other])
-            there_s += time_s[child, other] - best_s
+            there_s += slower_s[child, other]
             if other == d:
                 here_s = there_s
             else:
@@ -185,9 +184,16 @@ def schedule_by_start(
     op_at = np.argsort(-rank, kind="mergesort")
     position = np.empty(n_ops, dtype=np.int64)
     position[op_at] = np.arange(n_ops)
-    slower_s = np.empty((n_ops, n_devices))
+    # What a group loses on a device, as long as it is open; members are chained to forget it when it is decided.
+    slower_s = np.zeros((n_ops, n_devices))
+    next_member, last_member = np.full(n_ops, -1, dtype=np.int32), np.arange(n_ops)
     for v in range(n_ops):
-        slower_s[v] = time_s[v] - min(time_s[v])
+        g = a.colocation_first[v]
+        if device_of_group[g] < 0:
+            slower_s[v] = group_time_s[g] - min(group_time_s[g])
+        if g != v:
+            next_member[last_member[g]] = v
+            last_member[g] = v
 
     # Heaps hold positions by rank, so that equal keys are settled by rank.
     waiting, waiting_key = np.empty((n_devices, n_ops), dtype=np.int32), np.empty((n_devices, n_ops))
@@ -263,7 +269,7 @@ def schedule_by_start(
                     break
             child = awaited[d]
             if child >= 0 and best >= 0 and best != child and pending[child] == 0 and not is_placed[child]:
-                key = _child_waited_for(child, best, d, time_s, free_s, room, made, links, state)
+                key = _child_waited_for(child, best, d, slower_s, free_s, room, made, links, state)
                 if key < np.inf:
                     best, best_key = child, key
             if best >= 0 and (best_key < chosen_key or (best_key == chosen_key and position[best] < position[chosen])):
@@ -281,6 +287,10 @@ def schedule_by_start(
                     missing = bytes_missing(room, u, other, device, arrival_s)[1]
                     if missing < least_missing:
                         d, least_missing = other, missing
+        member = a.colocation_first[u] if device_of_group[a.colocation_first[u]] < 0 else -1
+        while member >= 0:
+            slower_s[member] = 0.0
+            member = next_member[member]
         take_room(room, u, d, device, arrival_s)
         start_s[u] = max(_inputs_there(u, d, True, made, links, state), free_s[d])
         device[u], finish_s[u], is_placed[u] = d, start_s[u] + time_s[u, d], True
