@@ -25,7 +25,8 @@ class CpopPlacer(Placer):
         warm_up_with(self)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
-        a, costs = problem.arrays, list_costs(problem)
+        costs = list_costs(problem)
+        a = costs.arrays
         downward = np.empty(problem.n_ops)
         downward_ranks(a.tensor_ptr, a.consumer_ptr, a.consumer_op, costs.mean_time_s, costs.mean_copy_s, downward)
         preferred = np.full(problem.n_ops, -1, dtype=np.int32)
@@ -36,7 +37,8 @@ class CpopPlacer(Placer):
 
 def critical_path_ops(problem: Problem) -> NDArray[np.int64]:
     """The ops along the longest way through the graph, by mean times and copies."""
-    a, costs = problem.arrays, list_costs(problem)
+    costs = list_costs(problem)
+    a = costs.arrays
     upward = costs.upward_s
     op = int(upward.argmax())
     path = [op]

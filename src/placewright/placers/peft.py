@@ -31,7 +31,8 @@ class PeftPlacer(Placer):
 
 def optimistic_table(problem: Problem) -> FloatArray:
     """[ops, devices]: time left after an op ends on a device, were every later op on its best device at once."""
-    a, costs = problem.arrays, list_costs(problem)
+    costs = list_costs(problem)
+    a = costs.arrays
     table = np.empty(costs.time_s.shape)
     optimistic_costs(a.tensor_ptr, a.consumer_ptr, a.consumer_op, costs.time_s, costs.mean_copy_s, table)
     return table

@@ -20,6 +20,7 @@ BUILT_IN = {
     "peft": "placewright.placers.peft:PeftPlacer",
     "cpop": "placewright.placers.cpop:CpopPlacer",
     "etf": "placewright.placers.etf:EtfPlacer",
+    "sct": "placewright.placers.sct:SctPlacer",
     "anneal": "placewright.placers.anneal:AnnealPlacer",
     "cross-entropy": "placewright.placers.cross_entropy:CrossEntropyPlacer",
     "dp": "placewright.placers.exact.dp:DpPlacer",

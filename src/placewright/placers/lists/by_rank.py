@@ -1,12 +1,9 @@
 """Place ops one by one in the order of a rank, each where it would end first (HEFT, PEFT, CPOP).
 
-Ops go into gaps of the devices' lines, and copies into gaps that the sender's and the receiver's channel have in common;
-through host memory a tensor goes up once and comes down once per destination. The evaluator books copies when their
-producer ends and never lets a device wait for an op while another one is ready, so its times can differ from the
-planned ones: they are equal where no channel is ever asked for twice at a time and no device idles beside a ready op.
-
-Memory: a tensor counts on every device that holds it from the decision for its producer (or copy) until the decisions
-for all its consumers; that is the order of time only roughly, so the caller checks the result with the evaluator.
+Ops go into gaps of the devices' lines, and copies into gaps that the sender's and the receiver's channel have in
+common; through host memory a tensor goes up once and comes down once per destination. The evaluator books copies when
+their producer ends and never lets a device wait for an op while another one is ready, so its times can differ from the
+planned ones: they are equal where no copies queue and no device idles beside a ready op.
 """
 
 from __future__ import annotations
@@ -18,17 +15,17 @@ import numpy as np
 from numba import njit
 
 from placewright.placers.lists.gaps import first_common_gap, first_gap, new_lines, occupy
+from placewright.placers.lists.room import NOWHERE, bytes_missing, free_inputs, may_be_on, new_room, take_room
 from placewright.problem import Arrays
 
 
 @njit(cache=True, nogil=True)
-def _leg(
-    took_s: float, ready_s: float, one: int, other: int, keep: bool, lines: Any, own_end_s: Any, own_of: Any, stamp: int
-) -> float:
+def _leg(took_s: float, ready_s: float, one: int, other: int, keep: bool, lines: Any, own: Any, stamp: int) -> float:
     """Start of one leg of a copy on up to two channels (line number or -1); books it if ``keep``.
 
-    Copies tried for the same op queue behind each other: ``own_end_s`` of the channels marked with ``stamp``.
+    Copies tried for the same op queue behind each other: ``own`` holds their ends on channels marked with ``stamp``.
     """
+    own_end_s, own_of = own
     begin_s, end_s, before, after, last, used = lines
     if took_s <= 0.0 or (one < 0 and other < 0):
         return ready_s
@@ -63,73 +60,52 @@ def schedule_by_rank(
     ``device_of_group`` holds decisions made before (-1: none). Where no device has room, the op goes where least is
     missing, and its group is marked in ``misfit``.
     """
-    tensor_ptr, tensor_producer, live_bytes = a.tensor_ptr, a.tensor_producer, a.live_bytes
-    consumer_ptr, consumer_op, input_ptr, input_tensor = a.consumer_ptr, a.consumer_op, a.input_ptr, a.input_tensor
-    copy_s, direct, to_host, from_host, link_busy = a.copy_s, a.direct, a.to_host, a.from_host, a.link_busy
-    send_channel, receive_channel, group_of = a.send_channel, a.receive_channel, a.colocation_first
     n_ops, n_devices = time_s.shape
-    n_tensors = tensor_producer.shape[0]
-
-    lines = new_lines(3 * n_devices, n_ops + 3 * consumer_op.shape[0])
-    own_end_s, own_of = np.zeros(3 * n_devices), np.full(3 * n_devices, -1, dtype=np.int64)
-    arrival_s = np.full((n_tensors, n_devices), np.nan)
-    in_host_s = np.full(n_tensors, np.nan)
-    unread = consumer_ptr[1:] - consumer_ptr[:-1]
-    resident, live, peak = np.zeros(n_devices), np.zeros(n_devices), np.zeros(n_devices)
-    for v in range(n_ops):
-        if group_of[v] == v and device_of_group[v] >= 0:
-            resident[device_of_group[v]] += group_bytes[v]
-    group_left_s = group_time_s.copy()
-    pending = input_ptr[1:] - input_ptr[:-1]
+    lines = new_lines(3 * n_devices, n_ops + 3 * a.consumer_op.shape[0])
+    begin_s, end_s, before, after, last, used = lines
+    own = np.zeros(3 * n_devices), np.full(3 * n_devices, -1, dtype=np.int64)
+    arrival_s = np.full((a.tensor_producer.shape[0], n_devices), NOWHERE)
+    in_host_s = np.full(a.tensor_producer.shape[0], NOWHERE)
+    links = a.copy_s, a.direct, a.to_host, a.from_host, a.link_busy, a.send_channel, a.receive_channel
+    made = a.tensor_producer, device, finish_s
+    room = new_room(a, group_time_s, group_bytes, device_of_group, limit_bytes)
+    pending = a.input_ptr[1:] - a.input_ptr[:-1]
+    inputs = np.empty(pending.max(), dtype=np.int64)
     by_rank = np.argsort(-rank, kind="mergesort")
     position = np.empty(n_ops, dtype=np.int64)
     position[by_rank] = np.arange(n_ops)
     ready = [position[v] for v in range(n_ops) if pending[v] == 0]
     heapq.heapify(ready)
-    inputs = np.empty(pending.max(), dtype=np.int64)
     stamp = 0
 
     while len(ready) > 0:
         u = by_rank[heapq.heappop(ready)]
-        g = group_of[u]
+        g = a.colocation_first[u]
         n_inputs = 0
-        for i in range(input_ptr[u], input_ptr[u + 1]):  # by the time they are there, as the evaluator sends them
-            t = input_tensor[i]
+        for i in range(a.input_ptr[u], a.input_ptr[u + 1]):  # by the time they are made, as the evaluator sends them
+            t = a.input_tensor[i]
             k = n_inputs
-            while k > 0 and finish_s[tensor_producer[inputs[k - 1]]] > finish_s[tensor_producer[t]]:
+            while k > 0 and finish_s[a.tensor_producer[inputs[k - 1]]] > finish_s[a.tensor_producer[t]]:
                 inputs[k] = inputs[k - 1]
                 k -= 1
             inputs[k] = t
             n_inputs += 1
-        made = 0.0
-        for t in range(tensor_ptr[u], tensor_ptr[u + 1]):
-            made += live_bytes[t]
 
         chosen, chosen_score, fallback, least_missing = -1, np.inf, -1, np.inf
         for d in range(n_devices):
-            if group_time_s[g, d] == np.inf or (device_of_group[g] >= 0 and device_of_group[g] != d):
+            if not may_be_on(room, u, d):
                 continue
-            needed = made
-            for i in range(n_inputs):
-                t = inputs[i]
-                if device[tensor_producer[t]] != d and np.isnan(arrival_s[t, d]):
-                    needed += live_bytes[t]
-            missing = resident[d] + max(peak[d], live[d] + needed) - limit_bytes[d]
-            missing += group_bytes[g] if device_of_group[g] < 0 else 0.0
+            missing = bytes_missing(room, u, d, device, arrival_s)[1]
             if missing > 0.0:
                 if missing < least_missing or fallback < 0:
                     fallback, least_missing = d, missing
                 continue
             stamp += 1
-            ready_s = _inputs_there(
-                inputs, n_inputs, d, False, tensor_producer, device, finish_s, copy_s, direct, to_host, from_host,
-                link_busy, send_channel, receive_channel, n_devices, arrival_s, in_host_s, lines, own_end_s, own_of,
-                stamp,
-            )  # fmt: skip
-            begin = first_gap(lines[0], lines[1], lines[2], lines[3], lines[4], d, ready_s, time_s[u, d])
-            score = begin + time_s[u, d] + extra_s[u, d]
+            there_s = _inputs_there(inputs[:n_inputs], d, False, made, links, arrival_s, in_host_s, lines, own, stamp)
+            score = first_gap(begin_s, end_s, before, after, last, d, there_s, time_s[u, d]) + time_s[u, d]
+            score += extra_s[u, d]
             if device_of_group[g] < 0:
-                score += group_left_s[g, d] - time_s[u, d]
+                score += group_time_s[g, d] - time_s[u, d]
             if d == preferred[u]:
                 score = -np.inf
             if score < chosen_score:
@@ -138,39 +114,17 @@ def schedule_by_rank(
         if d < 0:
             d = fallback
             misfit[g] = True
+
+        take_room(room, u, d, device, arrival_s)
         stamp += 1
-        copied = 0.0
-        for i in range(n_inputs):
-            t = inputs[i]
-            if device[tensor_producer[t]] != d and np.isnan(arrival_s[t, d]):
-                copied += live_bytes[t]
-        ready_s = _inputs_there(
-            inputs, n_inputs, d, True, tensor_producer, device, finish_s, copy_s, direct, to_host, from_host,
-            link_busy, send_channel, receive_channel, n_devices, arrival_s, in_host_s, lines, own_end_s, own_of, stamp,
-        )  # fmt: skip
-        begin = first_gap(lines[0], lines[1], lines[2], lines[3], lines[4], d, ready_s, time_s[u, d])
-        occupy(lines[0], lines[1], lines[2], lines[3], lines[4], lines[5], d, begin, begin + time_s[u, d])
-        device[u], start_s[u], finish_s[u] = d, begin, begin + time_s[u, d]
-        if device_of_group[g] < 0:
-            device_of_group[g] = d
-            resident[d] += group_bytes[g]
-        for other in range(n_devices):
-            if group_time_s[g, other] < np.inf:
-                group_left_s[g, other] -= time_s[u, other]
-        live[d] += made + copied
-        peak[d] = max(peak[d], live[d])
-        for i in range(n_inputs):
-            t = inputs[i]
-            unread[t] -= 1
-            if unread[t] == 0:
-                home = device[tensor_producer[t]]
-                live[home] -= live_bytes[t]
-                for other in range(n_devices):
-                    if other != home and not np.isnan(arrival_s[t, other]):
-                        live[other] -= live_bytes[t]
-        for t in range(tensor_ptr[u], tensor_ptr[u + 1]):
-            for e in range(consumer_ptr[t], consumer_ptr[t + 1]):
-                v = consumer_op[e]
+        there_s = _inputs_there(inputs[:n_inputs], d, True, made, links, arrival_s, in_host_s, lines, own, stamp)
+        start_s[u] = first_gap(begin_s, end_s, before, after, last, d, there_s, time_s[u, d])
+        device[u], finish_s[u] = d, start_s[u] + time_s[u, d]
+        occupy(begin_s, end_s, before, after, last, used, d, start_s[u], finish_s[u])
+        free_inputs(room, u, device, arrival_s)
+        for t in range(a.tensor_ptr[u], a.tensor_ptr[u + 1]):
+            for e in range(a.consumer_ptr[t], a.consumer_ptr[t + 1]):
+                v = a.consumer_op[e]
                 pending[v] -= 1
                 if pending[v] == 0:
                     heapq.heappush(ready, position[v])
@@ -178,19 +132,20 @@ def schedule_by_rank(
 
 @njit(cache=True, nogil=True)
 def _inputs_there(
-    inputs: Any, n_inputs: int, d: int, keep: bool, tensor_producer: Any, device: Any, finish_s: Any, copy_s: Any,
-    direct: Any, to_host: Any, from_host: Any, link_busy: Any, send_channel: Any, receive_channel: Any, n_devices: int,
-    arrival_s: Any, in_host_s: Any, lines: Any, own_end_s: Any, own_of: Any, stamp: int,
+    inputs: Any, d: int, keep: bool, made: Any, links: Any, arrival_s: Any, in_host_s: Any, lines: Any, own: Any,
+    stamp: int,
 ) -> float:  # fmt: skip
     """When all inputs of an op are on device ``d``; ``keep`` books the copies that this needs."""
+    tensor_producer, device, finish_s = made
+    copy_s, direct, to_host, from_host, link_busy, send_channel, receive_channel = links
+    n_devices = direct.shape[0]
     latest = 0.0
-    for i in range(n_inputs):
-        t = inputs[i]
+    for t in inputs:
         s = device[tensor_producer[t]]
         made_s = finish_s[tensor_producer[t]]
         if s == d:
             there_s = made_s
-        elif not np.isnan(arrival_s[t, d]):
+        elif arrival_s[t, d] != NOWHERE:
             there_s = arrival_s[t, d]
         else:
             link = direct[s, d]
@@ -198,20 +153,20 @@ def _inputs_there(
                 one = n_devices + send_channel[s] if link_busy[link] & 1 else -1
                 other = n_devices + receive_channel[d] if link_busy[link] & 2 else -1
                 took = copy_s[t, link]
-                there_s = _leg(took, made_s, one, other, keep, lines, own_end_s, own_of, stamp) + took
+                there_s = _leg(took, made_s, one, other, keep, lines, own, stamp) + took
             else:
                 up_s = in_host_s[t]
-                if np.isnan(up_s):
+                if up_s == NOWHERE:
                     link = to_host[s]
                     took = copy_s[t, link] if link >= 0 else 0.0
                     one = n_devices + send_channel[s] if link >= 0 and link_busy[link] & 1 else -1
-                    up_s = _leg(took, made_s, one, -1, keep, lines, own_end_s, own_of, stamp) + took
+                    up_s = _leg(took, made_s, one, -1, keep, lines, own, stamp) + took
                     if keep:
                         in_host_s[t] = up_s
                 link = from_host[d]
                 took = copy_s[t, link] if link >= 0 else 0.0
                 other = n_devices + receive_channel[d] if link >= 0 and link_busy[link] & 2 else -1
-                there_s = _leg(took, up_s, -1, other, keep, lines, own_end_s, own_of, stamp) + took
+                there_s = _leg(took, up_s, -1, other, keep, lines, own, stamp) + took
             if keep:
                 arrival_s[t, d] = there_s
         latest = max(latest, there_s)

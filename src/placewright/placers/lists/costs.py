@@ -12,12 +12,13 @@ import numpy as np
 from numba import njit
 
 from placewright.graph import FloatArray, IntArray, sums_by_index
-from placewright.problem import Problem, once_per_problem
+from placewright.problem import Arrays, Problem, once_per_problem
 
 
 class Costs(NamedTuple):
     """Arrays of one problem for the kernels; a group is named by its first op, rows of other ops are unused."""
 
+    arrays: Arrays  # the problem's, all writable: read-only ones would be types of their own, compiled anew
     time_s: FloatArray  # [ops, devices], infinite where the op's group may not be
     mean_time_s: FloatArray  # [ops]
     mean_copy_s: FloatArray  # [tensors]
@@ -37,10 +38,12 @@ def list_costs(problem: Problem) -> Costs:
     finite = np.isfinite(time)
     mean_time = np.where(finite, time, 0.0).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
     mean_copy = problem.tensor_copy_s @ _share_of_pairs(problem)
-    a = problem.arrays
+    writable: list[Any] = [np.require(array, requirements=["C", "W"]) for array in problem.arrays]
+    a = Arrays(*writable)
     upward = np.empty(n)
     upward_ranks(a.tensor_ptr, a.consumer_ptr, a.consumer_op, mean_time, mean_copy, upward)
     return Costs(
+        arrays=a,
         time_s=np.ascontiguousarray(time),
         mean_time_s=mean_time,
         mean_copy_s=np.ascontiguousarray(mean_copy),

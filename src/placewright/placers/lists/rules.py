@@ -26,7 +26,7 @@ def rank_scheduler(
     def schedule(decided: NDArray[np.int32], limit_bytes: FloatArray) -> Schedule:
         plan = empty_schedule(problem)
         schedule_by_rank(
-            problem.arrays, costs.time_s, costs.group_time_s, costs.group_bytes, rank, extra_s, preferred,
+            costs.arrays, costs.time_s, costs.group_time_s, costs.group_bytes, rank, extra_s, preferred,
             decided, limit_bytes, *plan,
         )  # fmt: skip
         return plan
@@ -42,7 +42,7 @@ def start_scheduler(problem: Problem, favourite: IntArray | None = None) -> Sche
     def schedule(decided: NDArray[np.int32], limit_bytes: FloatArray) -> Schedule:
         plan = empty_schedule(problem)
         schedule_by_start(
-            problem.arrays, costs.time_s, costs.group_time_s, costs.group_bytes, costs.upward_s, favourite,
+            costs.arrays, costs.time_s, costs.group_time_s, costs.group_bytes, costs.upward_s, favourite,
             decided, limit_bytes, *plan,
         )  # fmt: skip
         return plan

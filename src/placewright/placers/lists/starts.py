@@ -13,7 +13,7 @@ from placewright.graph import FloatArray
 from placewright.placers.registry import get_placer, get_placer_class, is_installed
 from placewright.problem import Problem
 
-LIST_SCHEDULERS = ("heft",)  # cheapest first
+LIST_SCHEDULERS = ("etf", "heft", "peft", "cpop", "sct")  # cheapest first
 MOST_OPS_FOR_SCT = 100_000
 
 
