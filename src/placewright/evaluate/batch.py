@@ -207,3 +207,15 @@ def _pipeline(
             valid[b] = stages_form_chain(a.order_source, a.order_target, device, n_devices)
         if valid[b] and max_segments > 0:
             valid[b] = find_segments(a, device, segment) <= max_segments
+
+
+@njit(cache=True, nogil=True)
+def judge_latency(model: int, a: Any, devices: Any, priorities: Any, value: Any, excess: Any) -> None:
+    """Value and memory excess of each placement, for kernels: ``model`` 0 is overlap, 1 sequential, 2 calls."""
+    valid = np.empty(devices.shape[0], dtype=np.bool_)
+    if model == 0:
+        _overlap(a, devices, priorities, 0, 0, devices.shape[0], value, excess, valid)
+    elif model == 1:
+        _sequential(a, devices, 0, 0, devices.shape[0], value, excess, valid)
+    else:
+        _calls(a, devices, 0, 0, devices.shape[0], value, excess, valid)

@@ -7,15 +7,23 @@ import numpy as np
 from placewright.errors import InputError
 from placewright.graph import OpGraph, build_graph
 
+REFERENCE_FLOPS_PER_S = 1e13
+REFERENCE_LINK_BYTES_PER_S = 1e10
 _OP_TYPES = ("MatMul", "Convolution", "Add", "Relu", "Softmax")
 
 
-def layered(ops: int = 1000, width: int = 0, fan_in: int = 2, megabytes: float = 1.0, seed: int = 0) -> OpGraph:
+def layered(
+    ops: int = 1000, width: int = 0, fan_in: int = 2, megabytes: float = 1.0, seed: int = 0, ccr: float = 0.0
+) -> OpGraph:
     """Layers of ``width`` ops (the square root of ``ops`` if 0), each reading ``fan_in`` ops, mostly of the last layer.
 
-    ``megabytes`` is the mean size of a tensor; a tenth of the edges reach further back.
+    ``megabytes`` is the mean size of a tensor; a tenth of the edges reach further back. ``ccr`` (0: leave sizes alone)
+    scales all tensors so that copying every edge over a link of 10 GB/s takes ``ccr`` times as long as all arithmetic
+    at 10 Tflop/s.
     """
-    _at_least(ops=(ops, 1), width=(width, 0), fan_in=(fan_in, 1), megabytes=(megabytes, 0), seed=(seed, 0))
+    _at_least(
+        ops=(ops, 1), width=(width, 0), fan_in=(fan_in, 1), megabytes=(megabytes, 0), seed=(seed, 0), ccr=(ccr, 0)
+    )
     rng = np.random.default_rng(seed)
     width = min(ops, width or max(1, round(ops**0.5)))
     consumers: list[list[int]] = [[] for _ in range(ops)]
@@ -26,7 +34,7 @@ def layered(ops: int = 1000, width: int = 0, fan_in: int = 2, megabytes: float =
     for v in range(width, ops):
         for u in {int(u) for u in inputs[v]}:
             consumers[u].append(v)
-    return _finished("layered", consumers, rng, megabytes)
+    return _finished("layered", consumers, rng, megabytes, ccr)
 
 
 def fork_join(blocks: int = 20, branches: int = 4, length: int = 3, megabytes: float = 1.0, seed: int = 0) -> OpGraph:
@@ -57,18 +65,26 @@ def chain(ops: int = 100, megabytes: float = 1.0, seed: int = 0) -> OpGraph:
     return _finished("chain", consumers, np.random.default_rng(seed), megabytes)
 
 
-def _finished(name: str, consumers: list[list[int]], rng: np.random.Generator, megabytes: float) -> OpGraph:
+def _finished(
+    name: str, consumers: list[list[int]], rng: np.random.Generator, megabytes: float, ccr: float = 0.0
+) -> OpGraph:
     n = len(consumers)
     kinds = rng.integers(0, len(_OP_TYPES), n)
     heavy = kinds < 2
     sizes = np.maximum(1.0, np.round(rng.exponential(megabytes * 1e6, n)))
+    weights = np.where(heavy, np.round(rng.exponential(4e6, n)), 0.0)
+    flops = np.where(heavy, rng.exponential(2e9, n), sizes / 4)
+    edge_bytes = float(sizes @ np.array([len(c) for c in consumers]))
+    if ccr > 0 and edge_bytes > 0:
+        wanted_bytes = ccr * float(flops.sum()) / REFERENCE_FLOPS_PER_S * REFERENCE_LINK_BYTES_PER_S
+        sizes = np.maximum(1.0, np.round(sizes * (wanted_bytes / edge_bytes)))
     graph, _ = build_graph(
         name=name,
         op_names=[f"{_OP_TYPES[k].lower()}_{v}" for v, k in enumerate(kinds.tolist())],
         tensors=[(v, float(sizes[v]), c) for v, c in enumerate(consumers) if c],
         op_types=[_OP_TYPES[k] for k in kinds.tolist()],
-        weight_bytes=np.where(heavy, np.round(rng.exponential(4e6, n)), 0.0),
-        flops=np.where(heavy, rng.exponential(2e9, n), sizes / 4),
+        weight_bytes=weights,
+        flops=flops,
     )
     return graph
 

@@ -1,0 +1,76 @@
+"""``anneal``: simulated annealing from constructive placements, with moves that know the graph and the clock."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placewright.budget import Budget
+from placewright.evaluate import evaluate_many
+from placewright.placers.annealing.search import Point, anneal_from
+from placewright.placers.base import Found, Placer, best_single_device
+from placewright.placers.lists.starts import constructive_starts, warm_up_starts
+from placewright.placers.random import RandomPlacer
+from placewright.placers.topo import TopoPlacer
+from placewright.problem import Problem
+
+START_SHARE = 0.25  # of the time, at most, for constructive placements
+_RANDOM_STARTS = 20
+
+
+class AnnealPlacer(Placer):
+    """Chains on all cores, started from list schedules, topological fills, single devices and random placements.
+
+    Under ``overlap`` the order of the ops is searched together with their devices. With ``budget.evaluations`` the
+    result depends on the seed alone; without, the temperature falls with the time.
+    """
+
+    name = "anneal"
+    summary = "simulated annealing of devices and order, from list schedules"
+    executions = ("overlap", "sequential", "calls")
+
+    def warm_up(self, problem: Problem) -> None:
+        warm_up_starts(problem)
+        everywhere = Point(problem.op_device_time_s.argmin(axis=1).astype(np.int32))
+        anneal_from(problem, [everywhere], Budget(0.05, evaluations=2), 0, threads=1)
+
+    def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
+        starts = starting_points(problem, budget.part(START_SHARE * budget.remaining_s()), seed)
+        if not starts:
+            return Found(None, note="no placement to start from was found")
+        result = anneal_from(problem, [point for point, _ in starts], budget, seed)
+        best, value = result.best, result.value
+        start, start_value = starts[0]
+        if start_value <= value and np.isfinite(start_value):
+            best = start
+        if best is None:
+            return Found(None, evaluations=result.evaluations, note="no valid placement was met")
+        return Found(best.device_of_op, priority=best.priority, evaluations=result.evaluations)
+
+
+def starting_points(problem: Problem, budget: Budget, seed: int) -> list[tuple[Point, float]]:
+    """Constructive placements with their values (infinite where not valid), best first; never empty."""
+    points = [(Point(s.device_of_op, s.priority), s.value) for s in constructive_starts(problem, budget, seed)]
+    rows = []
+    best = best_single_device(problem)
+    if best is not None:
+        rows.append(np.full(problem.n_ops, best[0], dtype=np.int32))
+    for placer in (TopoPlacer(), RandomPlacer()):
+        some = Budget(budget.remaining_s(), evaluations=_RANDOM_STARTS)
+        found = placer.search(problem, some, seed).device_of_op
+        if found is not None:
+            rows.append(found)
+    if not points and not rows:
+        rows.append(_fastest_devices(problem))
+    if rows:
+        result = evaluate_many(problem, np.array(rows))
+        values = np.where(result.is_valid, result.value, np.inf).tolist()
+        points += [(Point(row), value) for row, value in zip(rows, values, strict=True)]
+    return sorted(points, key=lambda p: p[1])
+
+
+def _fastest_devices(problem: Problem) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """Every group on the device that runs it fastest, whatever the limits: where all else has failed."""
+    from placewright.placers.units import movable_units
+
+    units = movable_units(problem)
+    return units.time_s.argmin(axis=1).astype(np.int32)[units.unit_of_op]

@@ -1,0 +1,146 @@
+"""One chain of annealing steps, as a kernel that can be stopped and taken up again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from placewright.evaluate.batch import judge_latency
+from placewright.evaluate.memory import may_exceed, resident_bytes
+from placewright.evaluate.sequential import find_segments
+from placewright.placers.annealing.engine import Engine, Log, last_checkpoint, run
+from placewright.placers.annealing.moves import (
+    RANKS,
+    Chain,
+    Flow,
+    find_critical,
+    propose,
+    ranks_from_placement,
+    take_back,
+    uniform,
+)
+from placewright.problem import Arrays
+
+OVERLAP, SEQUENTIAL, CALLS = range(3)
+_EXCESS_WEIGHT, _ANY_EXCESS = 4.0, 0.02  # what memory beyond the limits adds to the score, in values
+_SEGMENT_WEIGHT = 0.02  # the same for a segment too many
+
+
+@njit(cache=True, nogil=True)
+def penalised(a: Arrays, c: Chain, model: int, max_segments: int, value: float, scratch: Any) -> tuple[float, bool]:
+    """Score and validity of the present placement; ``value`` is known for ``overlap`` and found for other models."""
+    n_ops = c.device.shape[0]
+    found, excess = np.array([value]), np.zeros(1)
+    known = False
+    if model == OVERLAP:
+        used = np.empty(a.device_kind.shape[0])
+        resident_bytes(a.memory_bytes, c.device, used)
+        known = not may_exceed(a, c.device, used)
+    if not known:
+        judge_latency(model, a, c.device.reshape(1, n_ops), c.rank.astype(np.float64).reshape(1, n_ops), found, excess)
+    score = found[0]
+    if excess[0] > 0.0:
+        total = a.memory_bytes.sum() + a.live_bytes.sum()
+        score += found[0] * (_ANY_EXCESS + _EXCESS_WEIGHT * excess[0] / total)
+    is_valid = excess[0] == 0.0 and found[0] < np.inf
+    if max_segments > 0:
+        over = find_segments(a, c.device, scratch) - max_segments
+        if over > 0:
+            score += found[0] * _SEGMENT_WEIGHT * over
+            is_valid = False
+    return score, is_valid
+
+
+@njit(cache=True, nogil=True)
+def start_chain(a: Arrays, e: Engine, log: Log, c: Chain, model: int, max_segments: int, strict: bool) -> None:
+    """Score the present placement and leave its checkpoints."""
+    valid = True
+    score = 0.0
+    if model == OVERLAP:
+        score = run(a, e, log, c.device, c.rank, c.op_of_rank, -1, c.work_change_s, np.inf, True)
+        find_critical(a, log, c)
+    if strict or model != OVERLAP:
+        score, valid = penalised(a, c, model, max_segments, score, c.queue)
+    c.values[2] = 0.0
+    for v in range(c.device.shape[0]):
+        c.values[2] += c.price[c.device[v]] * a.op_time_s[v, a.device_kind[c.device[v]]]
+    c.values[0] = score + c.values[2]
+    if valid and score < c.values[1]:
+        c.values[1] = score
+        c.best_device[:] = c.device
+        c.best_rank[:] = c.rank
+
+
+@njit(cache=True, nogil=True)
+def anneal(
+    a: Arrays, g: Flow, e: Engine, log: Log, c: Chain, model: int, max_segments: int, strict: bool, weights: Any,
+    steps: int, first_temperature: float, last_temperature: float, deltas: Any,
+) -> int:  # fmt: skip
+    """Take ``steps`` steps while the temperature falls; return how many evaluations they took.
+
+    With room in ``deltas`` nothing is accepted, and the changes of the score are written there instead.
+    """
+    sampling = deltas.shape[0] > 0
+    n_sampled, evaluations = 0, 0
+    total_weight = weights.sum()
+    for step in range(steps):
+        pick = uniform(c.random) * total_weight
+        kind = 0
+        while kind < weights.shape[0] - 1 and pick >= weights[kind]:
+            pick -= weights[kind]
+            kind += 1
+        c.counts[0] = 0
+        c.counts[1] = 0
+        c.first_change[0] = c.device.shape[0]
+        c.work_change_s[:] = 0.0
+        if kind == RANKS:
+            if model != OVERLAP or sampling:
+                continue
+            c.old_rank[:] = c.rank
+            ranks_from_placement(a, c.device, 0.5 * uniform(c.random), c.random, c.rank, c.op_of_rank)
+            c.first_change[0] = -1
+        else:
+            propose(g, log, c, kind, model == OVERLAP)
+            if c.counts[0] == 0 and c.counts[1] == 0:
+                continue
+        evaluations += 1
+        c.tried[kind] += 1
+        present = c.values[0]
+        priced = c.values[2]
+        for d in range(c.price.shape[0]):
+            priced += c.price[d] * c.work_change_s[d]
+        limit = np.inf
+        if not sampling and present < np.inf:
+            temperature = first_temperature * (last_temperature / first_temperature) ** (step / steps)
+            limit = present - temperature * np.log(1.0 - uniform(c.random)) - priced
+        score, valid = 0.0, True
+        checkpoint = -1
+        if model == OVERLAP:
+            checkpoint = last_checkpoint(e.at_done, c.first_change[0])
+            score = run(a, e, log, c.device, c.rank, c.op_of_rank, checkpoint, c.work_change_s, limit, False)
+        if score < np.inf and (strict or model != OVERLAP):
+            score, valid = penalised(a, c, model, max_segments, score, c.queue)
+        if sampling and n_sampled < deltas.shape[0]:
+            deltas[n_sampled] = score + priced - present
+            n_sampled += 1
+        if not sampling and score <= limit:
+            c.taken[kind] += 1
+            c.values[0] = score + priced
+            c.values[2] = priced
+            c.gain[kind] += max(0.0, present - priced - score)
+            if model == OVERLAP:
+                run(a, e, log, c.device, c.rank, c.op_of_rank, checkpoint, c.work_change_s, np.inf, True)
+                find_critical(a, log, c)
+            if valid and score < c.values[1]:
+                c.values[1] = score
+                c.best_device[:] = c.device
+                c.best_rank[:] = c.rank
+        elif kind == RANKS:
+            for v in range(c.rank.shape[0]):
+                c.rank[v] = c.old_rank[v]
+                c.op_of_rank[c.old_rank[v]] = v
+        else:
+            take_back(c)
+    return evaluations

@@ -1,0 +1,226 @@
+"""Several chains on all cores, from several starts, cooled together until the budget ends."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.budget import Budget
+from placewright.evaluate import lower_bound, overlap
+from placewright.evaluate.batch import cpu_count
+from placewright.graph import FloatArray, IntArray
+from placewright.placers.annealing import moves
+from placewright.placers.annealing.chain import CALLS, OVERLAP, SEQUENTIAL, anneal, start_chain
+from placewright.placers.annealing.engine import least_tails_s, new_engine, new_log
+from placewright.placers.annealing.moves import Chain, flow_of
+from placewright.placers.units import movable_units
+from placewright.problem import Problem
+
+_MODEL = {"overlap": OVERLAP, "sequential": SEQUENTIAL, "calls": CALLS}
+_WEIGHTS = {
+    moves.SINGLE: 2.0, moves.CRITICAL: 3.0, moves.SWAP: 2.0, moves.CLUSTER: 1.0, moves.CLUSTER_SWAP: 1.0,
+    moves.BOUNDARY: 2.0, moves.ORDER: 1.0, moves.CRITICAL_ORDER: 1.0, moves.RANKS: 0.02,
+    moves.PRICED: 2.0,
+}  # fmt: skip
+_NEEDS_CLOCK = (moves.CRITICAL, moves.ORDER, moves.CRITICAL_ORDER, moves.RANKS)
+_SAMPLES = 100  # moves tried to learn how much a move changes
+_FIRST_SHARE, _LAST_SHARE = 0.1, 0.001  # temperatures, as shares of the median loss of a move
+_EXCHANGES = 10  # times that the worst chain takes over the best one's placement
+_SLICE_S = 0.04  # between two looks at the clock
+_SLICES = 200  # of a search bound by evaluations
+_WORK_WEIGHT = 0.5  # of priced work in the score, beside the value
+_PRICE_STEPS = 200
+_LARGE = 4000  # ops from which on there is one chain per core, below there are two
+
+
+class Point(NamedTuple):
+    """A placement with its order; ``priority`` is ``None`` where the model has none or first come, first served."""
+
+    device_of_op: NDArray[np.int32]
+    priority: FloatArray | None = None
+
+
+class Annealed(NamedTuple):
+    """The best valid placement, ``None`` if none was met."""
+
+    best: Point | None
+    value: float
+    evaluations: int
+
+
+def anneal_from(
+    problem: Problem, starts: Sequence[Point], budget: Budget, seed: int, threads: int | None = None
+) -> Annealed:
+    """Anneal from the given starts until the budget ends; the first start should be the best one.
+
+    With ``budget.evaluations`` the result depends on the seed alone, unless the time ends first.
+    """
+    search = _Search(problem, starts, seed, threads or cpu_count())
+    search.cool(budget)
+    return search.result()
+
+
+class _Search:
+    def __init__(self, problem: Problem, starts: Sequence[Point], seed: int, threads: int) -> None:
+        self.problem, self.threads = problem, threads
+        a = problem.arrays
+        n_chains = threads * (1 if problem.n_ops >= _LARGE else 2)
+        self.model = _MODEL[problem.execution]
+        bytes_in_all = a.memory_bytes.sum() + a.live_bytes.sum()
+        self.strict = bool(problem.max_segments or bytes_in_all > a.memory_limit_bytes.min())
+        self.weights = np.array(
+            [0.0 if self.model != OVERLAP and k in _NEEDS_CLOCK else _WEIGHTS[k] for k in range(moves.N_KINDS)]
+        )
+        tails = least_tails_s(a, problem.op_device_time_s.min(axis=1))
+        price = _WORK_WEIGHT * work_prices(problem) if self.model == OVERLAP else np.zeros(problem.n_devices)
+        self.chains = [_new_chain(problem, starts[i % len(starts)], price, seed * 1000 + i) for i in range(n_chains)]
+        self.engines = [new_engine(a, tails) for _ in self.chains]
+        self.logs = [new_log(problem.n_ops) for _ in self.chains]
+        self.flow = flow_of(a, problem.op_time_s[:, problem.cluster.device_kind])
+        self.evaluations = len(self.chains)
+        for i in range(n_chains):
+            self._start(i)
+
+    def cool(self, budget: Budget) -> None:
+        """Run all chains while the temperature falls with the share of the budget that is spent."""
+        unit = self._typical_loss()
+        goal = lower_bound(self.problem) * (1 + 1e-9)
+        began = budget.elapsed_s()
+        seconds = max(budget.seconds - began, 1e-9)
+        most = budget.evaluations
+        steps = max(1, most // (_SLICES * len(self.chains))) if most else 8
+        spent, exchanged, best = 0.0, 0, math.inf
+        with ThreadPoolExecutor(self.threads) as pool:
+            while spent < 1 and not budget.expired():
+                slice_began = time.monotonic()
+                next_spent = min(1.0, spent + (1 / _SLICES if most else _SLICE_S / seconds))
+                hot, cold = (unit * _temperature(share) for share in (spent, next_spent))
+                done = sum(pool.map(partial(self._steps, steps=steps, hot=hot, cold=cold), range(len(self.chains))))
+                self.evaluations += done
+                took = time.monotonic() - slice_began
+                if most:
+                    spent = self.evaluations / most
+                else:
+                    steps = int(np.clip(steps * _SLICE_S / max(took, 1e-6), 1, 4 * steps))
+                    spent = (budget.elapsed_s() - began) / seconds
+                value = min(c.values[1] for c in self.chains)
+                if value < best:
+                    best = float(value)
+                    budget.report(best, evaluations=self.evaluations)
+                if done == 0 or best <= goal:
+                    break  # no move is possible, or none can be better
+                if spent * _EXCHANGES >= exchanged + 1:
+                    exchanged += 1
+                    self._exchange()
+
+    def result(self) -> Annealed:
+        chain = min(self.chains, key=lambda c: c.values[1])
+        value = float(chain.values[1])
+        if math.isinf(value):
+            return Annealed(None, value, self.evaluations)
+        priority = chain.best_rank.astype(np.float64) if self.model == OVERLAP else None
+        return Annealed(Point(chain.best_device.copy(), priority), value, self.evaluations)
+
+    def _start(self, i: int) -> None:
+        p = self.problem
+        start_chain(
+            p.arrays, self.engines[i], self.logs[i], self.chains[i], self.model, p.max_segments or 0, self.strict
+        )
+
+    def _steps(self, i: int, steps: int, hot: float, cold: float, deltas: FloatArray | None = None) -> int:
+        p = self.problem
+        room = np.zeros(0) if deltas is None else deltas
+        return anneal(
+            p.arrays, self.flow, self.engines[i], self.logs[i], self.chains[i], self.model, p.max_segments or 0,
+            self.strict, self.weights, steps, hot, cold, room,
+        )  # fmt: skip
+
+    def _typical_loss(self) -> float:
+        deltas = np.full(_SAMPLES, np.nan)
+        self.evaluations += self._steps(0, _SAMPLES, 1.0, 1.0, deltas)
+        losses = deltas[np.isfinite(deltas) & (deltas > 0)]
+        scale = self.chains[0].values[0] if np.isfinite(self.chains[0].values[0]) else 1.0
+        return float(np.median(losses)) if len(losses) else max(1e-6 * scale, 1e-300)
+
+    def _exchange(self) -> None:
+        """The chain with the worst placement goes on from the best placement found."""
+        best = min(range(len(self.chains)), key=lambda i: self.chains[i].values[1])
+        worst = max(range(len(self.chains)), key=lambda i: self.chains[i].values[0])
+        if best == worst or math.isinf(self.chains[best].values[1]):
+            return
+        source, target = self.chains[best], self.chains[worst]
+        _set_point(target, source.best_device, source.best_rank)
+        self._start(worst)
+
+
+def _temperature(spent: float) -> float:
+    return float(_FIRST_SHARE * (_LAST_SHARE / _FIRST_SHARE) ** spent)
+
+
+def _new_chain(problem: Problem, start: Point, price: FloatArray, seed: int) -> Chain:
+    units = movable_units(problem)
+    n, n_units = problem.n_ops, len(units.allowed)
+    unit_ptr = np.concatenate([[0], np.cumsum(np.bincount(units.unit_of_op, minlength=n_units))]).astype(np.int32)
+    ints = [np.zeros(n, dtype=np.int32) for _ in range(8)]
+    chain = Chain(
+        device=ints[0], rank=ints[1], op_of_rank=ints[2], best_device=ints[3], best_rank=ints[4],
+        values=np.array([np.inf, np.inf, 0.0]), price=price,
+        random=np.random.default_rng(seed).integers(1, 2**63, 1).astype(np.uint64),
+        unit_of_op=units.unit_of_op, unit_ptr=unit_ptr,
+        unit_op=np.argsort(units.unit_of_op, kind="stable").astype(np.int32), allowed=units.allowed,
+        staged_unit=np.zeros(2 * n_units + 2, dtype=np.int32), staged_from=np.zeros(2 * n_units + 2, dtype=np.int32),
+        staged_ranks=np.zeros(4, dtype=np.int32), counts=np.zeros(3, dtype=np.int32),
+        first_change=np.zeros(1, dtype=np.int32), work_change_s=np.zeros(problem.n_devices), critical=ints[5],
+        mark=np.zeros(n, dtype=np.int32), queue=ints[6], stamp=np.zeros(1, dtype=np.int32), old_rank=ints[7],
+        tried=np.zeros(moves.N_KINDS, dtype=np.int32), taken=np.zeros(moves.N_KINDS, dtype=np.int32),
+        gain=np.zeros(moves.N_KINDS),
+    )  # fmt: skip
+    device = start.device_of_op.astype(np.int32)
+    _set_point(chain, device, rank_of(problem, device, start.priority))
+    return chain
+
+
+def work_prices(problem: Problem) -> FloatArray:
+    """What a second of each device's work is worth when work is spread best; the prices add up to 1.
+
+    Multiplicative weights: units go where they are cheapest, devices with more work than others get dearer. With
+    prices in the score a search sees progress where the value alone is flat.
+    """
+    time_s = movable_units(problem).time_s
+    rows, n = np.arange(len(time_s)), problem.n_devices
+    price = np.full(n, 1 / n)
+    mean = np.zeros(n)
+    for step in range(_PRICE_STEPS):
+        choice = (time_s * price).argmin(axis=1)
+        load = np.bincount(choice, time_s[rows, choice], n)
+        price = price * np.exp(2.0 / (step + 4) ** 0.5 * (load / max(load.sum(), 1e-300) - 1 / n))
+        price /= price.sum()
+        mean += price if 2 * step >= _PRICE_STEPS else 0.0
+    return mean / mean.sum()
+
+
+def _set_point(chain: Chain, device: NDArray[np.int32], rank: IntArray) -> None:
+    chain.device[:] = device
+    chain.rank[:] = rank
+    chain.op_of_rank[rank] = np.arange(len(rank), dtype=np.int32)
+
+
+def rank_of(problem: Problem, device: NDArray[np.int32], priority: FloatArray | None) -> IntArray:
+    """Ranks that lead to the same order as ``priority`` (``None``: first come, first served), nearly always."""
+    n = problem.n_ops
+    if problem.execution != "overlap":
+        return np.arange(n, dtype=np.int32)
+    record = overlap.empty_record(n, problem.graph.n_tensors, problem.n_devices)
+    given = np.zeros(0) if priority is None else np.ascontiguousarray(priority, dtype=np.float64)
+    overlap.simulate(problem.arrays, device, given, overlap.workspace(n, problem.n_devices), record)
+    order = np.lexsort((record.start_s, given)) if len(given) else np.lexsort((np.arange(n), record.start_s))
+    rank = np.empty(n, dtype=np.int32)
+    rank[order] = np.arange(n, dtype=np.int32)
+    return rank

@@ -1,0 +1,32 @@
+"""``sct``: earliest start, but a device waits for the favourite child of its last op (m-SCT; Hanen and Munier 1995)."""
+
+from __future__ import annotations
+
+from placewright.budget import Budget
+from placewright.placers.base import Found, Placer
+from placewright.placers.lists.attempts import search_with
+from placewright.placers.lists.favourites import favourites_by_programme, heaviest_favourites
+from placewright.placers.lists.rules import start_scheduler, warm_up_with
+from placewright.problem import Problem
+
+
+class SctPlacer(Placer):
+    """Favourites by a linear programme within half of the time left; if that is too short, by the heaviest edges."""
+
+    name = "sct"
+    summary = "list scheduling with favourite children by a linear programme (m-SCT)"
+    executions = ("overlap",)
+    requires = ("highspy",)
+    extra = "exact"
+
+    def warm_up(self, problem: Problem) -> None:
+        warm_up_with(self)
+
+    def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
+        favourite = favourites_by_programme(problem, budget.remaining_s() / 2)
+        by_rule = favourite is None
+        found = search_with(
+            problem, budget, start_scheduler(problem, heaviest_favourites(problem) if favourite is None else favourite)
+        )
+        note = "favourites by the heaviest edges: the linear programme was not solved in time" if by_rule else ""
+        return found._replace(note="; ".join(filter(None, (found.note, note))))

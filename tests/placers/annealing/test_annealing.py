@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from placewright.budget import Budget
+from placewright.evaluate import check, evaluate, evaluate_many
+from placewright.placers import get_placer
+from placewright.placers.annealing.engine import last_checkpoint, least_tails_s, new_engine, new_log, run
+from placewright.placers.annealing.search import Point, anneal_from, rank_of, work_prices
+from placewright.placers.units import movable_units
+from placewright.problem import Execution, Problem
+from placewright.testing import random_problem
+
+
+def some_problem(seed: int, n_ops: int = 30, execution: Execution = "overlap", **options: bool) -> Problem:
+    return random_problem(seed, n_ops, 2 + seed % 3, 1 + seed % 3, execution, direct=seed % 2 == 0, **options)
+
+
+def random_point(problem: Problem, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Devices, ranks, and the ops by rank."""
+    order = rng.permutation(problem.n_ops).astype(np.int32)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(problem.n_ops, dtype=np.int32)
+    return rng.integers(0, problem.n_devices, problem.n_ops).astype(np.int32), rank, order
+
+
+def test_engine_agrees_with_the_evaluator_from_the_beginning_and_from_checkpoints() -> None:
+    """Changed ops, new devices or exchanged ranks, from the last checkpoint before the change."""
+    from_checkpoint = 0
+    for seed in range(120):
+        problem = some_problem(seed, n_ops=10 + seed % 60)
+        rng = np.random.default_rng(seed)
+        a = problem.arrays
+        e = new_engine(a, least_tails_s(a, problem.op_device_time_s.min(axis=1)))
+        log = new_log(problem.n_ops)
+        device, rank, order = random_point(problem, rng)
+        no_change = np.zeros(problem.n_devices)
+        value = run(a, e, log, device, rank, order, -1, no_change, np.inf, True)
+        assert value == evaluate(problem, device, rank.astype(float)).value
+        producers = [
+            a.tensor_producer[a.input_tensor[a.input_ptr[v] : a.input_ptr[v + 1]]] for v in range(problem.n_ops)
+        ]
+        for _ in range(20):
+            v, d = int(rng.integers(problem.n_ops)), int(rng.integers(problem.n_devices))
+            changed, change = device.copy(), np.zeros(problem.n_devices)
+            change[device[v]] -= problem.op_time_s[v, a.device_kind[device[v]]]
+            change[d] += problem.op_time_s[v, a.device_kind[d]]
+            changed[v] = d
+            first = int(log.done_index[producers[v]].min()) if len(producers[v]) else -1
+            checkpoint = last_checkpoint(e.at_done, first)
+            from_checkpoint += checkpoint > 0
+            expected = evaluate(problem, changed, rank.astype(float)).value
+            assert run(a, e, log, changed, rank, order, checkpoint, change, np.inf, False) == expected
+            assert run(a, e, log, changed, rank, order, checkpoint, change, expected, False) == expected
+            limit = expected * rng.uniform(0.3, 0.99)
+            assert run(a, e, log, changed, rank, order, checkpoint, change, limit, False) in (np.inf, expected)
+            if rng.random() < 0.3:
+                device = changed
+                assert run(a, e, log, device, rank, order, checkpoint, change, np.inf, True) == expected
+    assert from_checkpoint > 500
+
+
+def test_exchanged_ranks_from_a_checkpoint() -> None:
+    for seed in range(60):
+        problem = some_problem(seed, n_ops=40)
+        rng = np.random.default_rng(seed)
+        a = problem.arrays
+        e, log = new_engine(a, np.zeros(problem.n_ops)), new_log(problem.n_ops)
+        device, rank, order = random_point(problem, rng)
+        none = np.zeros(problem.n_devices)
+        run(a, e, log, device, rank, order, -1, none, np.inf, True)
+        for _ in range(20):
+            u, v = rng.choice(problem.n_ops, 2, replace=False)
+            first = problem.n_ops
+            for w in (u, v):
+                producers = a.tensor_producer[a.input_tensor[a.input_ptr[w] : a.input_ptr[w + 1]]]
+                first = min(first, int(log.done_index[producers].max()) if len(producers) else -1)
+            other = rank.copy()
+            other[[u, v]] = rank[[v, u]]
+            ops = np.argsort(other).astype(np.int32)
+            value = run(a, e, log, device, other, ops, last_checkpoint(e.at_done, first), none, np.inf, False)
+            assert value == evaluate(problem, device, other.astype(float)).value
+
+
+def test_a_given_order_is_kept_as_ranks() -> None:
+    for seed in range(40):
+        problem = some_problem(seed)
+        device, rank, _ = random_point(problem, np.random.default_rng(seed))
+        again = rank_of(problem, device, rank.astype(float))
+        assert again.tolist() == rank.tolist()
+        first_come = rank_of(problem, device, None)
+        assert sorted(first_come.tolist()) == list(range(problem.n_ops))
+
+
+@pytest.mark.parametrize("execution", ["overlap", "sequential", "calls"])
+def test_annealed_values_are_the_evaluators_and_valid(execution: Execution) -> None:
+    met = 0
+    for seed in range(25):
+        problem = some_problem(seed, 16, execution, limits=True, classes=True, unsupported=seed % 2 == 0)
+        units = movable_units(problem)
+        if not units.allowed.any(axis=1).all():
+            continue
+        start = Point(units.time_s.argmin(axis=1).astype(np.int32)[units.unit_of_op])
+        found = anneal_from(problem, [start], Budget(60, evaluations=1500), seed)
+        if found.best is not None:
+            met += 1
+            assert check(problem, found.best.device_of_op, found.best.priority) == ()
+            assert evaluate(problem, found.best.device_of_op, found.best.priority).value == found.value
+    assert met >= 8
+
+
+def test_annealing_improves_on_random_placements_of_a_larger_graph() -> None:
+    problem = some_problem(4, n_ops=200)
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, problem.n_devices, (200, problem.n_ops)).astype(np.int32)
+    best_random = evaluate_many(problem, rows).value.min()
+    found = anneal_from(problem, [Point(rows[0])], Budget(60, evaluations=4000), 0)
+    assert found.value < best_random
+
+
+def test_the_same_seed_gives_the_same_answer_on_any_number_of_slices() -> None:
+    problem = some_problem(3, n_ops=60)
+    start = Point(np.zeros(problem.n_ops, dtype=np.int32))
+    first, second = (anneal_from(problem, [start], Budget(60, evaluations=3000), 5, threads=2) for _ in range(2))
+    assert first.best is not None
+    assert second.best is not None
+    assert first.best.device_of_op.tolist() == second.best.device_of_op.tolist()
+    assert first.evaluations == second.evaluations
+
+
+def test_prices_of_equal_devices_are_equal_and_add_up() -> None:
+    problem = random_problem(1, 200, 4, 1, "overlap")
+    prices = work_prices(problem)
+    assert prices.sum() == pytest.approx(1.0)
+    assert prices.max() < 1.5 * prices.min()
+
+
+@pytest.mark.parametrize("name", ["anneal", "cross-entropy"])
+def test_max_segments_is_kept(name: str) -> None:
+    problem = some_problem(2, 14).with_options(max_segments=2)
+    placement = get_placer(name).place(problem, Budget(5, evaluations=400), 0)
+    assert placement.is_valid
+    assert placement.evaluation is not None
+    assert placement.evaluation.segments <= 2
