@@ -1,9 +1,9 @@
 """From a framework's nodes to an :class:`OpGraph`, in one way for all frontends.
 
 What a runtime knows before the first run is *tied*: constants, everything computed from constants only, and what is
-computed from shapes (``ShapeOf -> Gather -> … -> Reshape``), for shapes are fixed here. A tied op stays in the graph, so
-that node counts are the framework's own, but it is ``free``, moves no bytes, and shares the device of the first op that
-uses it. The bytes of a constant are charged to that op as its weights. Other readers have an edge of zero bytes:
+computed from shapes (``ShapeOf -> Gather -> … -> Reshape``), for shapes are fixed here. A tied op stays in the graph,
+so that node counts are the framework's own, but it is ``free``, moves no bytes, and shares the device of the first op
+that uses it. The bytes of a constant are charged to that op as its weights. Other readers have an edge of zero bytes:
 runtimes keep a copy of a constant wherever it is read, and tying all readers together would forbid good placements.
 """
 

@@ -15,8 +15,9 @@ from typing import Any
 from placewright.errors import InputError
 from placewright.frontends.base import Shapes, check_file, check_shape_names
 from placewright.frontends.module_paths import path_of_stack
+from placewright.frontends.size_expressions import size_of
 from placewright.frontends.torch_live import match_symbols
-from placewright.frontends.torch_program import Node, Program, Ref, Value, Weight, size_of
+from placewright.frontends.torch_program import Node, Program, Ref, Value, Weight
 from placewright.text import shown
 
 _SCHEMA = 8

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import operator
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -215,41 +212,3 @@ def _flat(argument: Any) -> list[Any]:
 def _tensor(program: Program, name: str) -> TensorInfo:
     value = program.values.get(name, Value((), 0))
     return TensorInfo(name, value.shape, bits_bytes(*value), is_result=name in program.results)
-
-
-_ARITHMETIC: dict[type, Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-
-
-def size_of(expression: str, symbols: dict[str, int]) -> int | None:
-    """Value of a size expression such as ``2*s0 + 1``; ``None`` where it holds something else.
-
-    >>> size_of("2*s0 + 1", {"s0": 3}), size_of("f(s0)", {"s0": 3})
-    (7, None)
-    """
-
-    def value(node: ast.AST) -> int | None:
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return node.value
-        if isinstance(node, ast.Name):
-            return symbols.get(node.id)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            inner = value(node.operand)
-            return None if inner is None else -inner
-        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-            left, right = value(node.left), value(node.right)
-            if left is None or right is None or (right == 0 and not isinstance(node.op, (ast.Add, ast.Sub, ast.Mult))):
-                return None
-            return _ARITHMETIC[type(node.op)](left, right)
-        return None
-
-    try:
-        return value(ast.parse(expression, mode="eval").body) if len(expression) < 1000 else None
-    except (SyntaxError, ValueError, RecursionError):
-        return None
