@@ -17,8 +17,10 @@ derivative needs, which therefore stay alive until then.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -29,22 +31,23 @@ from placewright.text import shown
 STATE_PER_WEIGHT = {"sgd": 0.0, "momentum": 1.0, "adam": 2.0}
 _PRODUCTS = frozenset({"conv", "conv1x1", "depthwise", "matmul"})
 _READS_NOTHING = frozenset({"move", "free", "reduce"})
+_STOPS_GRADIENTS = frozenset({"StopGradient", "Detach"})
 _LINEAR_TYPES = frozenset({"add", "subtract", "sub", "neg", "shift", "scale", "identity", "dropout", "convert", "cast"})
 _FROM_OUTPUT_TYPES = frozenset({"relu", "relu6", "sigmoid", "tanh", "exp", "sqrt", "softmax", "logsoftmax"})
 
 
-def mirror_training(graph: OpGraph, optimizer: str = "adam", trained_bytes: FloatArray | None = None) -> OpGraph:
+def mirror_training(graph: OpGraph, optimizer: str = "adam") -> OpGraph:
     """Return ``graph`` with a loss, backward ops and updates; ``optimizer`` is sgd, momentum or adam.
 
-    ``trained_bytes`` is the part of each op's ``weight_bytes`` that is trained: all of it unless given. In a graph
-    without any, all ops get backward ops.
+    A frontend that knows more may leave in the metadata: ``trained_bytes``, the part of each op's ``weight_bytes`` that
+    is trained (all of it otherwise), and ``integer_tensors``, the numbers of tensors that have no gradient. In a
+    graph without trained weights, all ops get backward ops.
     """
     if optimizer not in STATE_PER_WEIGHT:
         raise InputError(f"optimizer '{shown(optimizer)}' is not known, expected one of {', '.join(STATE_PER_WEIGHT)}")
     if bool(graph.is_backward.any()):
         raise InputError(f"graph '{shown(graph.name)}' has backward operators already")
-    trained = graph.weight_bytes if trained_bytes is None else trained_bytes
-    return _Mirror(graph, trained, STATE_PER_WEIGHT[optimizer]).result()
+    return _Mirror(graph, optimizer).result()
 
 
 @dataclass
@@ -68,10 +71,12 @@ class _Columns:
 class _Mirror:
     """Walks the forward ops backwards; ``gradient[t]`` is the tensor that holds the gradient of tensor ``t`` so far."""
 
-    def __init__(self, graph: OpGraph, trained_bytes: FloatArray, state_per_weight: float) -> None:
+    def __init__(self, graph: OpGraph, optimizer: str) -> None:
         g = self.forward = graph
-        self.trained_bytes = trained_bytes
-        self.state_per_weight = state_per_weight
+        self.optimizer = optimizer
+        self.state_per_weight = STATE_PER_WEIGHT[optimizer]
+        self.trained_bytes = np.asarray(g.metadata.get("trained_bytes", g.weight_bytes), dtype=np.float64)
+        self.integers = frozenset(g.metadata.get("integer_tensors", ()))
         self.taken = set(g.op_names)
         self.columns = c = _Columns(
             list(g.op_names), list(g.op_types), list(g.op_classes), list(g.module_paths),
@@ -82,7 +87,7 @@ class _Mirror:
         c.tensor_names, c.shapes = list(g.tensor_names), list(g.tensor_shapes)
         self.inputs = [part.tolist() for part in np.split(g.input_tensor, g.input_ptr[1:-1])]
         self.outputs = [list(range(a, b)) for a, b in zip(g.tensor_ptr[:-1], g.tensor_ptr[1:], strict=True)]
-        self.needs = _needs_gradient(g, trained_bytes)
+        self.needs = _needs_gradient(g, self.trained_bytes)
         self.gradient: dict[int, int] = {}
         self.sums: dict[int, int] = {}
 
@@ -106,9 +111,17 @@ class _Mirror:
             colocation=c.colocation,
             tensor_names=c.tensor_names,
             tensor_shapes=c.shapes,
-            metadata={**g.metadata, "training": True},
+            metadata=self._metadata(),
         )
         return graph
+
+    def _metadata(self) -> dict[str, Any]:
+        by_number = ("trained_bytes", "integer_tensors")  # the numbers are new
+        metadata = {key: value for key, value in self.forward.metadata.items() if key not in by_number}
+        if "fingerprint" in metadata:
+            text = f"{metadata['fingerprint']} trained by {self.optimizer}"
+            metadata["fingerprint"] = hashlib.sha256(text.encode()).hexdigest()
+        return metadata | {"training": self.optimizer}
 
     def _add_loss(self) -> None:
         results = [op for op in range(self.forward.n_ops) if self._is_result(op)]
@@ -120,7 +133,7 @@ class _Mirror:
                 if not self.columns.consumers[tensor]:
                     self.columns.consumers[tensor].append(loss)
                     self.columns.flops[loss] += self.columns.size_bytes[tensor] / 4
-                    if self.needs[op]:
+                    if self.needs[op] and tensor not in self.integers:
                         self._contribute(tensor, loss)
 
     def _is_result(self, op: int) -> bool:
@@ -131,7 +144,7 @@ class _Mirror:
         incoming = [self.gradient[t] for t in self.outputs[op] if t in self.gradient]
         if not incoming:
             return
-        wanted = [t for t in self.inputs[op] if self.needs[g.tensor_producer[t]]]
+        wanted = [t for t in self.inputs[op] if self.needs[g.tensor_producer[t]] and t not in self.integers]
         has_weights = self.trained_bytes[op] > 0
         if g.op_classes[op] in _PRODUCTS:
             for place, tensor in enumerate(wanted):
@@ -229,5 +242,5 @@ def _needs_gradient(g: OpGraph, trained_bytes: FloatArray) -> list[bool]:
     if not any(needs):
         return [True] * g.n_ops
     for u, v in sorted(zip(g.edge_producer.tolist(), g.consumer_op.tolist(), strict=True)):
-        needs[v] = needs[v] or needs[u]
+        needs[v] = needs[v] or (needs[u] and g.op_types[v] not in _STOPS_GRADIENTS)
     return needs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from placewright.errors import InputError, MissingExtraError
 from placewright.graph import OpGraph
 from placewright.zoo.catalogue import MODELS, chosen_model
-from placewright.zoo.tape import Tape, tape_graph, trained_bytes
+from placewright.zoo.tape import Tape, tape_graph
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -30,7 +30,7 @@ def zoo_graph(reference: str) -> OpGraph:
         return graph
     from placewright.frontends.training import mirror_training
 
-    return mirror_training(graph, choice.optimizer, trained_bytes(built) if isinstance(built, Tape) else None)
+    return mirror_training(graph, choice.optimizer)
 
 
 def zoo_tape(reference: str) -> Tape:

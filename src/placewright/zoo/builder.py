@@ -88,10 +88,13 @@ class Builder:
         ports = (0,) if upper else ()
         return self.add_op(name, "Input", "free", (), shape, integer_ports=ports, at_root=True, upper=upper)[0]
 
-    def variable(self, name: str, shape: tuple[int, ...], fan_in: int = 0) -> Value:
-        """Weights that several ops read: an op of its own, with the weights as its output."""
-        weights = (Weight("weight", shape),)
-        return self.add_op(name, "Variable", "free", (), shape, weights=weights, fan_in=fan_in or shape[0])[0]
+    def variable(self, name: str, shape: tuple[int, ...], spread: float = 0.0, center: float = 0.0) -> Value:
+        """Weights that several ops read: an op of its own, with the weights as its output.
+
+        A module draws them around ``center`` with standard deviation ``spread`` (by the first axis unless given).
+        """
+        weights, spread = (Weight("weight", shape),), spread or 1 / math.sqrt(shape[0])
+        return self.add_op(name, "Variable", "free", (), shape, weights=weights, spread=spread, center=center)[0]
 
     def constant(self, name: str, shape: tuple[int, ...], fill: str, **settings: Any) -> Value:
         """A table that is not trained; ``fill`` names one of the tables in ``module.py``."""
@@ -213,6 +216,11 @@ class Builder:
         width = (x.shape[-1],)
         return self._per_value(name, "LayerNorm", "norm", x, (Weight("weight", width), Weight("bias", width)), eps=eps)
 
+    def shared_layer_norm(self, name: str, x: Value, scale: Value, shift: Value) -> Value:
+        """Layer normalisation with variables for scale and shift."""
+        flops = _FLOPS_PER_VALUE["LayerNorm"] * math.prod(x.shape)
+        return self.add_op(name, "SharedLayerNorm", "norm", (x, scale, shift), x.shape, flops=flops)[0]
+
     def rms_norm(self, name: str, x: Value, eps: float = 1e-5) -> Value:
         return self._per_value(name, "RMSNorm", "norm", x, (Weight("weight", (x.shape[-1],)),), eps=eps)
 
@@ -276,6 +284,11 @@ class Builder:
         shape = tuple(stop - start if i == axis else n for i, n in enumerate(x.shape))
         return self.add_op(name, "Slice", "move", (x,), shape, start=start, stop=stop, axis=axis)[0]
 
+    def select(self, name: str, x: Value, place: int, axis: int) -> Value:
+        """One place along an axis, which goes."""
+        shape = x.shape[:axis] + x.shape[axis + 1 :]
+        return self.add_op(name, "Select", "move", (x,), shape, place=place, axis=axis)[0]
+
     def permute(self, name: str, x: Value, *axes: int) -> Value:
         return self.add_op(name, "Transpose", "move", (x,), tuple(x.shape[a] for a in axes), axes=axes)[0]
 
@@ -293,9 +306,23 @@ class Builder:
             raise ValueError(f"{self._prefix}{name}: {x.shape} to {shape}")
         return self.add_op(name, "Reshape", "free", (x,), shape)[0]
 
+    def repeat(self, name: str, x: Value, times: int, axis: int) -> Value:
+        """Every place along an axis several times in a row."""
+        shape = tuple(times * n if i == axis else n for i, n in enumerate(x.shape))
+        return self.add_op(name, "Repeat", "move", (x,), shape, times=times, axis=axis)[0]
+
+    def stack(self, name: str, xs: Sequence[Value], axis: int) -> Value:
+        """Equal shapes along a new axis."""
+        shape = (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:])
+        return self.add_op(name, "Stack", "move", xs, shape, axis=axis)[0]
+
+    def stop_gradient(self, name: str, x: Value) -> Value:
+        """The same values, through which training sends no gradient."""
+        return self.add_op(name, "StopGradient", "free", (x,), x.shape)[0]
+
     def gather_rows(self, name: str, x: Value, rows: Value) -> Value:
-        """The rows of a matrix that a vector of integers names."""
-        return self.add_op(name, "Gather", "embedding", (x, rows), (rows.shape[0], x.shape[1]))[0]
+        """The rows of a matrix that integers name."""
+        return self.add_op(name, "Gather", "embedding", (x, rows), (*rows.shape, x.shape[1]))[0]
 
     def scatter_rows(self, name: str, x: Value, rows: Value, total: int) -> Value:
         """The reverse of :meth:`gather_rows`: rows of ``x`` into a matrix of zeros with ``total`` rows."""

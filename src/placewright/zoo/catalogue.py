@@ -11,8 +11,12 @@ from urllib.parse import parse_qsl
 from placewright.errors import InputError, suggestion
 from placewright.graph import OpGraph
 from placewright.text import shown
-from placewright.zoo import synthetic, vision
+from placewright.zoo import language, recurrent, synthetic, vision
+from placewright.zoo.amoebanet import amoebanet
+from placewright.zoo.inception import inception_v3
 from placewright.zoo.tape import Tape
+from placewright.zoo.transformer_xl import transformer_xl
+from placewright.zoo.wavenet import wavenet
 
 MAX_OPTION = 1_000_000
 OPTIMIZERS = ("sgd", "momentum", "adam")
@@ -60,7 +64,21 @@ class Choice:
 
 
 MODELS: dict[str, Model] = {
+    "inception-v3": Model(inception_v3),
     "resnet-50": Model(vision.resnet50),
+    "vgg-16": Model(vision.vgg16),
+    "mobilenet": Model(vision.mobilenet),
+    "unet": Model(vision.unet),
+    "bert-base": Model(language.bert),
+    "gpt2": Model(language.gpt2),
+    "llama": Model(language.llama),
+    "moe": Model(language.moe),
+    **{f"rnnlm-{n}": Model(recurrent.rnnlm, {"layers": n}, training=True) for n in (2, 4, 8)},
+    **{f"gnmt-{n}": Model(recurrent.gnmt, {"layers": n}, training=True) for n in (2, 4, 8)},
+    **{f"transformer-xl-{n}": Model(transformer_xl, {"layers": n}, training=True) for n in (2, 4, 8)},
+    "amoebanet": Model(amoebanet, training=True),
+    "wavenet-2x18": Model(wavenet, {"stacks": 2, "layers": 18}, training=True),
+    "wavenet-4x36": Model(wavenet, {"stacks": 4, "layers": 36}, training=True),
     "layered": Model(synthetic.layered),
     "fork-join": Model(synthetic.fork_join),
     "chain": Model(synthetic.chain),
@@ -88,12 +106,17 @@ def chosen_model(reference: str) -> Choice:
 def _read(name: str, key: str, value: str, default: Any) -> Any:
     if isinstance(default, str):
         return value
-    expected = "0 or 1" if isinstance(default, bool) else "a whole number" if isinstance(default, int) else "a number"
+    kind = "a whole number" if isinstance(default, int) else "a number"
+    expected = "0 or 1" if isinstance(default, bool) else f"{kind} from {min(1, default):g} to {MAX_OPTION}"
     try:
         number = float(value) if isinstance(default, float) else int(value)
     except ValueError:
         number = None
-    wrong_flag = isinstance(default, bool) and number not in (0, 1)
-    if number is None or wrong_flag:
+    if isinstance(default, bool):
+        in_range = number in (0, 1)
+    else:
+        # Sizes start at 1; an option whose usual value is 0 may be 0.
+        in_range = number is not None and min(1, default) <= number <= MAX_OPTION
+    if not in_range:
         raise InputError(f"zoo:{name}: option '{key}' is '{shown(value)}', expected {expected}")
     return bool(number) if isinstance(default, bool) else number

@@ -244,12 +244,17 @@ _FUNCTIONS: dict[str, Callable[[TapeOp, torch.dtype], Callable[..., Any]]] = {
     "Concat": lambda op, _: lambda *xs: torch.cat(xs, dim=op.settings["axis"]),
     "Split": lambda op, _: lambda x: x.split(op.settings["size"], dim=op.settings["axis"]),
     "Unstack": lambda op, _: lambda x: x.unbind(op.settings["axis"]),
+    "Select": lambda op, _: lambda x: x.select(op.settings["axis"], op.settings["place"]),
     "Slice": lambda op, _: _slice(op),
     "Transpose": lambda op, _: lambda x: x.permute(op.settings["axes"]),
     "Pad": lambda op, _: lambda x: F.pad(x, (op.settings["before"], op.settings["after"])),
     "Convert": lambda op, dtype: lambda x: x.to(dtype),
     "Reshape": lambda op, _: lambda x: x.reshape(op.outputs[0].shape),
-    "Gather": lambda op, _: lambda x, rows: x.index_select(0, rows),
+    "Gather": lambda op, _: lambda x, rows: F.embedding(rows, x),
+    "Repeat": lambda op, _: lambda x: x.repeat_interleave(op.settings["times"], dim=op.settings["axis"]),
+    "Stack": lambda op, _: lambda *xs: torch.stack(xs, dim=op.settings["axis"]),
+    "StopGradient": lambda op, _: lambda x: x.detach(),
+    "SharedLayerNorm": lambda op, _: lambda x, scale, shift: F.layer_norm(x, x.shape[-1:], scale, shift),
     "ScatterRows": lambda op, _: _scatter_rows(op),
     "ScatterColumns": lambda op, _: _scatter_columns(op),
 }
@@ -270,7 +275,7 @@ def _fill(leaf: nn.Module, op: TapeOp, generator: torch.Generator) -> None:
         elif weight.name in ("bias", "running_mean"):
             drawn.normal_(0.0, 0.1, generator=generator)
         else:
-            drawn.normal_(0.0, _spread(op), generator=generator)
+            drawn.normal_(op.settings.get("center", 0.0), _spread(op), generator=generator)
         tensor.copy_(drawn)
 
 
@@ -280,7 +285,7 @@ def _spread(op: TapeOp) -> float:
     if op.kind == "Embedding":
         return 0.5
     if op.kind == "Variable":
-        return 1 / math.sqrt(op.settings["fan_in"])
+        return float(op.settings["spread"])
     if op.kind == "ConvTranspose2d":
         return 1 / math.sqrt(shape[0])
     gain = 2.0 if op.kind == "Conv2d" else 1.0  # the ReLU that follows most convolutions halves the power

@@ -7,9 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from placewright.graph import FloatArray, OpGraph, build_graph
+from placewright.graph import OpGraph, build_graph
 
 FLOAT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 INTEGER_BYTES = 8  # token ids and indices are 64-bit integers
@@ -77,14 +75,19 @@ def tape_graph(tape: Tape) -> OpGraph:
         for value in op.inputs:
             consumers.setdefault((value.op, value.port), []).append(position)
     results = {(v.op, v.port) for v in tape.outputs}
-    tensors, names, shapes = [], [], []
+    tensors: list[tuple[int, float, list[int]]] = []
+    names: list[str] = []
+    shapes: list[tuple[int, ...]] = []
+    integers: list[int] = []
     for op in tape.ops:
         for value in op.outputs:
             key = (value.op, value.port)
             if key not in consumers and key not in results:
                 continue
             size = float(tape.size_bytes(value.shape, value.is_integer))
-            tensors.append((value.op, size, consumers.get(key, ())))
+            if value.is_integer:
+                integers.append(len(tensors))
+            tensors.append((value.op, size, consumers.get(key, [])))
             names.append(op.path if len(op.outputs) == 1 else f"{op.path}:{value.port}")
             shapes.append(value.shape)
     paths = [op.path for op in tape.ops]
@@ -95,19 +98,24 @@ def tape_graph(tape: Tape) -> OpGraph:
         op_types=[op.kind for op in tape.ops],
         op_classes=[op.op_class for op in tape.ops],
         module_paths=paths,
-        weight_bytes=[float(sum(tape.size_bytes(w.shape, w.is_integer) for w in op.weights)) for op in tape.ops],
+        weight_bytes=[_weight_bytes(tape, op) for op in tape.ops],
         flops=[op.flops for op in tape.ops],
         tensor_names=names,
         tensor_shapes=shapes,
-        metadata={"frontend": "zoo", "fingerprint": _fingerprint(tape), "unknown_op_types": {}},
+        metadata={
+            "frontend": "zoo",
+            "fingerprint": _fingerprint(tape),
+            "unknown_op_types": {},
+            "trained_bytes": tuple(_weight_bytes(tape, op, only_trained=True) for op in tape.ops),
+            "integer_tensors": tuple(integers),
+        },
     )
     return graph
 
 
-def trained_bytes(tape: Tape) -> FloatArray:
-    """Bytes of trained weights of each op of ``tape_graph(tape)``: no buffers, no tables."""
-    sizes = [sum(tape.size_bytes(w.shape, False) for w in op.weights if w.is_trained) for op in tape.ops]
-    return np.array(sizes, dtype=np.float64)
+def _weight_bytes(tape: Tape, op: TapeOp, only_trained: bool = False) -> float:
+    chosen = (w for w in op.weights if w.is_trained or not only_trained)
+    return float(sum(tape.size_bytes(w.shape, w.is_integer) for w in chosen))
 
 
 def _fingerprint(tape: Tape) -> str:
