@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frontends.conftest import Exports, onnx_model
+from exported_models import Exports, onnx_model
 from placewright.cli.main import run
 from placewright.errors import InputError
 from placewright.frontends.registry import read_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frontends.conftest import Exports
+from exported_models import Exports
 from placewright.frontends.onnx import OnnxFrontend
 from placewright.frontends.openvino import OpenvinoFrontend
 from placewright.frontends.torch import TorchFrontend

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from frontends.conftest import Exports
+from exported_models import Exports
 from placewright.api import load, place
 from placewright.evaluate import check
 from placewright.frontends.registry import read_model

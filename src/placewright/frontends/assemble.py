@@ -29,6 +29,7 @@ class TensorInfo(NamedTuple):
     name: str
     shape: tuple[int, ...]
     size_bytes: float
+    is_integer: bool = False
     is_result: bool = False
 
 
@@ -77,8 +78,11 @@ def assemble(
     unknown += sum((r.unknown_inside for r in records), Counter())
     details: dict[str, Any] = {"frontend": frontend, **(metadata or {})}
     details["unknown_op_types"] = dict(sorted(unknown.items()))
-    if any(trained):
-        details["trained_bytes"] = tuple(trained)
+    details["trained_bytes"] = tuple(trained)
+    # Tensors stand in the order of their producers, so these numbers are the graph's. Zero bytes carry no gradient.
+    details["integer_tensors"] = tuple(
+        t for t, (made, info) in enumerate(zip(tensors, infos, strict=True)) if info.is_integer or made[1] == 0
+    )
     graph, _ = build_graph(
         name,
         [r.name for r in records],

@@ -60,9 +60,7 @@ class TorchFrontend(Frontend):
         if shapes:
             raise InputError(f"{where}: the training graph of a live model has the shapes of its example inputs")
         records = program_records(joint_program(exported(source, where), optimizer, where), where)
-        graph = assemble(_name(source, where), records, self.name, where, {"training": True})
-        graph.metadata.pop("trained_bytes", None)  # the updates hold them
-        return graph
+        return assemble(_name(source, where), records, self.name, where, {"training": True})
 
 
 def _name(source: Any, where: str) -> str:

@@ -128,7 +128,8 @@ def _attribute(module: Any, path: str) -> Any:
 
 def _value(item: Any, symbols: dict[str, int]) -> Value:
     if hasattr(item, "shape") and hasattr(item, "dtype"):
-        return Value(tuple(_size(d, symbols) for d in item.shape), int(item.dtype.itemsize) * 8)
+        is_integer = not (item.dtype.is_floating_point or item.dtype.is_complex)
+        return Value(tuple(_size(d, symbols) for d in item.shape), int(item.dtype.itemsize) * 8, is_integer)
     return Value((), 0)
 
 

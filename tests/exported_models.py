@@ -1,4 +1,4 @@
-"""Small models, each exported to all three formats once per test run."""
+"""Small models in all three formats."""
 
 from __future__ import annotations
 
@@ -28,28 +28,11 @@ class Exports:
         return [self.xml, self.onnx, self.pt2]
 
 
-@pytest.fixture(scope="session")
-def conv_net(tmp_path_factory: pytest.TempPathFactory) -> Exports:
-    return _exported("conv_net", tmp_path_factory.mktemp("conv_net"))
-
-
-@pytest.fixture(scope="session")
-def attention_block(tmp_path_factory: pytest.TempPathFactory) -> Exports:
-    return _exported("attention_block", tmp_path_factory.mktemp("attention_block"))
-
-
-@pytest.fixture(scope="session")
-def lstm(tmp_path_factory: pytest.TempPathFactory) -> Exports:
-    return _exported("lstm", tmp_path_factory.mktemp("lstm"))
-
-
-@pytest.fixture(scope="session")
-def branches(tmp_path_factory: pytest.TempPathFactory) -> Exports:
+def exported_branches(folder: Path) -> Exports:
     """``x + x`` or ``x @ w``, by a flag."""
     onnx = pytest.importorskip("onnx")
     openvino = pytest.importorskip("openvino")
     torch = pytest.importorskip("torch")
-    folder = tmp_path_factory.mktemp("branches")
     onnx.save(branching_onnx(), folder / "branches.onnx")
     openvino.save_model(
         openvino.Core().read_model(folder / "branches.onnx"), folder / "branches.xml", compress_to_fp16=False
@@ -98,7 +81,8 @@ def onnx_model(graph: Any, *domains: str) -> Any:
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
-def _exported(name: str, folder: Path) -> Exports:
+def exported_model(name: str, folder: Path) -> Exports:
+    """A small module in all formats: conv_net, attention_block or lstm."""
     pytest.importorskip("onnx_ir")
     openvino = pytest.importorskip("openvino")
     torch = pytest.importorskip("torch")
