@@ -12,6 +12,7 @@ from typer.main import get_command
 from placewright import __version__
 from placewright.cli.compare import compare
 from placewright.cli.evaluate import evaluate
+from placewright.cli.models import models
 from placewright.cli.place import place
 from placewright.cli.placers import placers
 from placewright.errors import PlacewrightError
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (place, evaluate, compare, placers):
+for verb in (place, evaluate, compare, placers, models):
     app.command()(verb)
 
 
