@@ -74,8 +74,8 @@ class Builder:
                 )
         if path in self._paths:
             raise ValueError(f"two ops at {path}")
-        if len(self._ops) >= MAX_OPS:
-            raise InputError(f"zoo:{self.name}: these options make more than {MAX_OPS} operators")
+        if len(self._ops) >= MAX_OPS or len(shapes) > MAX_OPS:
+            raise InputError(f"zoo:{self.name}: these options make more than {MAX_OPS} operators or outputs")
         self._paths.add(path)
         position = len(self._ops)
         outputs = tuple(Value(position, port, s, port in integer_ports) for port, s in enumerate(shapes))
