@@ -15,6 +15,7 @@ from placewright.frontends.training import mirror_training
 from placewright.graph import OpGraph, build_graph
 from placewright.op_classes import OP_CLASSES
 from placewright.testing import random_graph
+from placewright.zoo import zoo_graph
 
 SEEDS = range(60)
 
@@ -145,6 +146,13 @@ def test_no_gradient_passes_a_stop() -> None:
         op_classes=["matmul", "free", "elementwise"], weight_bytes=[8, 0, 0],
     )  # fmt: skip
     assert not mirror_training(graph).is_backward.any()
+
+
+def test_a_lookup_sends_its_gradient_to_the_table_alone() -> None:
+    graph = zoo_graph("gpt2?layers=1&hidden=8&heads=1&sequence=4&vocabulary=10&training=1")
+    assert reads(graph, "transformer.wte/grad") == {"transformer.add/grad", "input_ids"}
+    assert reads(graph, "transformer.wte_weight/update") == {"transformer.wte_weight/sum_1"}
+    assert not any(name.startswith(("input_ids/", "transformer.causal_mask/")) for name in graph.op_names)
 
 
 def test_bad_input(network: OpGraph) -> None:
