@@ -31,7 +31,9 @@ STATE_PER_WEIGHT = {"sgd": 0.0, "momentum": 1.0, "adam": 2.0}
 _PRODUCTS = frozenset({"conv", "conv1x1", "depthwise", "matmul"})
 _READS_NOTHING = frozenset({"move", "free", "reduce"})
 _STOPS_GRADIENTS = frozenset({"StopGradient", "Detach"})
-_LINEAR_TYPES = frozenset({"add", "subtract", "sub", "neg", "shift", "scale", "identity", "dropout", "convert", "cast"})
+_LINEAR_TYPES = frozenset(
+    {"add", "subtract", "sub", "neg", "shift", "scale", "divideby", "identity", "dropout", "convert", "cast"}
+)
 _FROM_OUTPUT_TYPES = frozenset({"relu", "relu6", "sigmoid", "tanh", "exp", "sqrt", "softmax", "logsoftmax"})
 
 

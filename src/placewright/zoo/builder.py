@@ -191,6 +191,9 @@ class Builder:
         flops = math.prod(x.shape) * ((factor != 1.0) + (offset != 0.0))
         return self.add_op(name, kind, "elementwise", (x,), x.shape, flops=flops, factor=factor, offset=offset)[0]
 
+    def divide_by(self, name: str, x: Value, divisor: float) -> Value:
+        return self.add_op(name, "DivideBy", "elementwise", (x,), x.shape, flops=math.prod(x.shape), divisor=divisor)[0]
+
     def relu(self, name: str, x: Value) -> Value:
         return self.activation(name, x, "ReLU")
 
