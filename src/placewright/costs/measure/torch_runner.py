@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -168,11 +169,12 @@ class ExportedRunner(TorchRunner):
             if node.op == "placeholder":
                 values[node] = self._bound[node.name]
             elif node.op == "get_attr":
-                values[node] = getattr(self._modules, node.target)
+                values[node] = attrgetter(node.target)(self._modules)
             elif node.op == "call_function":
-                values[node] = node.target(
-                    *map_arg(node.args, values.__getitem__), **map_arg(node.kwargs, values.__getitem__)
-                )
+                options = dict(map_arg(node.kwargs, values.__getitem__))
+                if options.get("device") is not None:  # made where the program was exported
+                    options["device"] = self.device
+                values[node] = node.target(*map_arg(node.args, values.__getitem__), **options)
                 if mark is not None and node in self._op_of_node:
                     mark(self._op_of_node[node])
             for dead in self._dead.get(node, ()):
