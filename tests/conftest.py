@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from exported_models import Exports, exported_branches, exported_model
 from placewright.frontends.workload import workload_document
 from placewright.problem import Problem
 from placewright.testing import random_graph
@@ -69,6 +70,30 @@ def write_json(tmp_path: Path) -> Callable[[Any, str], str]:
         return str(path)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def conv_net(tmp_path_factory: pytest.TempPathFactory) -> Exports:
+    """A small convolution network in all formats."""
+    return exported_model("conv_net", tmp_path_factory.mktemp("conv_net"))
+
+
+@pytest.fixture(scope="session")
+def attention_block(tmp_path_factory: pytest.TempPathFactory) -> Exports:
+    """One attention block in all formats."""
+    return exported_model("attention_block", tmp_path_factory.mktemp("attention_block"))
+
+
+@pytest.fixture(scope="session")
+def lstm(tmp_path_factory: pytest.TempPathFactory) -> Exports:
+    """A recurrent layer in all formats."""
+    return exported_model("lstm", tmp_path_factory.mktemp("lstm"))
+
+
+@pytest.fixture(scope="session")
+def branches(tmp_path_factory: pytest.TempPathFactory) -> Exports:
+    """A model with an If in all formats."""
+    return exported_branches(tmp_path_factory.mktemp("branches"))
 
 
 def published_like(seed: int, n_ops: int, **options: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from placewright import __version__
 from placewright.cli.compare import compare
 from placewright.cli.devices import devices
 from placewright.cli.evaluate import evaluate
+from placewright.cli.models import models
 from placewright.cli.place import place
 from placewright.cli.placers import placers
 from placewright.cli.profile import profile
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (place, evaluate, compare, profile, placers, devices):
+for verb in (place, evaluate, compare, profile, models, placers, devices):
     app.command()(verb)
 
 

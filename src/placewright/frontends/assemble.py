@@ -1,9 +1,9 @@
 """From a framework's nodes to an :class:`OpGraph`, in one way for all frontends.
 
 What a runtime knows before the first run is *tied*: constants, everything computed from constants only, and what is
-computed from shapes (``ShapeOf -> Gather -> … -> Reshape``), for shapes are fixed here. A tied op stays in the graph, so
-that node counts are the framework's own, but it is ``free``, moves no bytes, and shares the device of the first op that
-uses it. The bytes of a constant are charged to that op as its weights. Other readers have an edge of zero bytes:
+computed from shapes (``ShapeOf -> Gather -> … -> Reshape``), for shapes are fixed here. A tied op stays in the graph,
+so that node counts are the framework's own, but it is ``free``, moves no bytes, and shares the device of the first op
+that uses it. The bytes of a constant are charged to that op as its weights. Other readers have an edge of zero bytes:
 runtimes keep a copy of a constant wherever it is read, and tying all readers together would forbid good placements.
 """
 
@@ -29,6 +29,7 @@ class TensorInfo(NamedTuple):
     name: str
     shape: tuple[int, ...]
     size_bytes: float
+    is_integer: bool = False
     is_result: bool = False
 
 
@@ -77,8 +78,11 @@ def assemble(
     unknown += sum((r.unknown_inside for r in records), Counter())
     details: dict[str, Any] = {"frontend": frontend, **(metadata or {})}
     details["unknown_op_types"] = dict(sorted(unknown.items()))
-    if any(trained):
-        details["trained_bytes"] = tuple(trained)
+    details["trained_bytes"] = tuple(trained)
+    # Tensors stand in the order of their producers, so these numbers are the graph's. Zero bytes carry no gradient.
+    details["integer_tensors"] = tuple(
+        t for t, (made, info) in enumerate(zip(tensors, infos, strict=True)) if info.is_integer or made[1] == 0
+    )
     graph, _ = build_graph(
         name,
         [r.name for r in records],

@@ -8,10 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from placewright.errors import InputError, MissingExtraError
-from placewright.frontends.assemble import fingerprint
 from placewright.frontends.training import mirror_training
 from placewright.graph import OpGraph
 from placewright.text import shown
@@ -49,11 +46,7 @@ class Frontend(ABC):
 
         Unless the framework has such a graph of its own, the inference graph is mirrored.
         """
-        graph = self.read(source, shapes)
-        trained = graph.metadata.pop("trained_bytes", None)
-        mirrored = mirror_training(graph, optimizer, None if trained is None else np.array(trained))
-        mirrored.metadata["fingerprint"] = fingerprint(mirrored)
-        return mirrored
+        return mirror_training(self.read(source, shapes), optimizer)
 
     @classmethod
     def check_installed(cls) -> None:

@@ -145,7 +145,10 @@ class _Reader:
             record.inputs = [place[id(v)] for v in read if id(v) in place]
             if record.role == "compute" and all(v.is_initializer() for v in read):
                 record.role = "constant"
-            record.weight_bytes += sum(self.weight_bytes(v) for v in read)
+            for value in read:
+                size = self.weight_bytes(value)
+                record.weight_bytes += size
+                record.trained_bytes += 0.0 if _is_integer(value) else size
             records.append(record)
         return records
 
@@ -160,7 +163,9 @@ class _Reader:
             record.weight_bytes, record.unknown_inside = body.weight_bytes, body.unknown
             return record
         if op_type == "Constant" and record.role == "constant":
-            record.op_class, record.weight_bytes = "free", self.tensor(node.outputs[0]).size_bytes
+            made = self.tensor(node.outputs[0])
+            record.op_class, record.weight_bytes = "free", made.size_bytes
+            record.trained_bytes = 0.0 if made.is_integer else made.size_bytes
             return record
         inputs = [None if v is None else self.shape(v) for v in node.inputs]
         outputs = [self.shape(v) for v in node.outputs]
@@ -202,7 +207,7 @@ class _Reader:
         if known_shape(value) is None and value.name:
             self.unknown_shapes += 1
         bits = round(value.dtype.itemsize * 8) if value.dtype is not None else 32
-        return TensorInfo(value.name or "", shape, bits_bytes(shape, bits))
+        return TensorInfo(value.name or "", shape, bits_bytes(shape, bits), _is_integer(value))
 
     def shape(self, value: Any) -> Shape:
         """The shape; sizes that only the data decide count as 1."""
@@ -219,6 +224,11 @@ def _role(domain: str, op_type: str) -> Role:
     if kind == "shape":
         return "shape"
     return "source" if op_type in SOURCES or domain not in DOMAINS else "compute"
+
+
+def _is_integer(value: Any) -> bool:
+    kind = value.dtype if value.dtype is not None or value.const_value is None else value.const_value.dtype
+    return kind is not None and not kind.is_floating_point()
 
 
 def _first_output(node: Any) -> str:

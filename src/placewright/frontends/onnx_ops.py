@@ -21,23 +21,28 @@ from placewright.frontends.flops import (
 )
 
 _KIND_TYPES = {
-    "elementwise": """Abs Acos Acosh Add And Asin Asinh Atan Atanh Bernoulli BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
-        Ceil Celu Clip Cos Cosh CumSum DequantizeLinear Div Dropout DynamicQuantizeLinear Elu Equal Erf Exp
-        Floor Greater GreaterOrEqual HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean
-        Min Mish Mod Mul Neg Not Or PRelu Pow QuantizeLinear Reciprocal Relu Round Selu Shrink Sigmoid Sign
-        Sin Sinh Softplus Softsign Sqrt Sub Sum Tan Tanh ThresholdedRelu Where Xor OneHot RotaryEmbedding""",
+    "elementwise": """
+        Abs Acos Acosh Add And Asin Asinh Atan Atanh Bernoulli BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
+        Ceil Celu Clip Cos Cosh CumSum DequantizeLinear Div Dropout DynamicQuantizeLinear Elu Equal Erf Exp Floor
+        Greater GreaterOrEqual HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish
+        Mod Mul Neg Not Or PRelu Pow QuantizeLinear Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus
+        Softsign Sqrt Sub Sum Tan Tanh ThresholdedRelu Where Xor OneHot RotaryEmbedding""",
     "gelu": "Gelu FastGelu BiasGelu QuickGelu",
     "silu": "Swish",
     "softmax": "Softmax LogSoftmax Hardmax",
     "batch_norm": "BatchNormalization",
     "norm": "MeanVarianceNormalization",
-    "affine_norm": """InstanceNormalization GroupNormalization LayerNormalization SkipLayerNormalization EmbedLayerNormalization""",
-    "rms_norm": """LRN LpNormalization RMSNormalization SimplifiedLayerNormalization SkipSimplifiedLayerNormalization""",
-    "reduce": """ArgMax ArgMin NonZero ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd
-        ReduceSum ReduceSumSquare TopK Unique""",
+    "affine_norm": """
+        InstanceNormalization GroupNormalization LayerNormalization SkipLayerNormalization EmbedLayerNormalization""",
+    "rms_norm": """
+        LRN LpNormalization RMSNormalization SimplifiedLayerNormalization SkipSimplifiedLayerNormalization""",
+    "reduce": """
+        ArgMax ArgMin NonZero ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
+        ReduceProd ReduceSum ReduceSumSquare TopK Unique""",
     "global_pool": "GlobalAveragePool GlobalLpPool GlobalMaxPool",
     "embedding": "Gather GatherElements GatherND Scatter ScatterElements ScatterND TensorScatter",
-    "move": """Cast CastLike CenterCropPad Col2Im Compress Concat DepthToSpace Expand EyeLike GridSample Identity Pad Range
+    "move": """
+        Cast CastLike CenterCropPad Col2Im Compress Concat DepthToSpace Expand EyeLike GridSample Identity Pad Range
         Resize ReverseSequence Slice SpaceToDepth Split Tile Transpose Trilu Upsample""",
     "free": "Flatten Reshape Squeeze Unsqueeze Input",
     "constant": "Constant",

@@ -123,6 +123,7 @@ class _Reader:
         if kind == "constant":
             record.role = "constant"
             record.weight_bytes = outputs[0].size_bytes
+            record.trained_bytes = 0.0 if outputs[0].is_integer else record.weight_bytes
             return record
         record.role = _role(type_name, kind)
         attributes = op.get_attributes()
@@ -158,9 +159,14 @@ class _Reader:
 
     def tensor(self, op_name: str, index: int, output: Any) -> TensorInfo:
         shape = self.shape(output.get_partial_shape(), count=True)
-        bits = output.get_element_type().bitwidth
+        element = output.get_element_type()
         names = sorted(output.get_names())
-        return TensorInfo(names[0] if names else f"{op_name}:{index}", shape, bits_bytes(shape, bits))
+        return TensorInfo(
+            names[0] if names else f"{op_name}:{index}",
+            shape,
+            bits_bytes(shape, element.bitwidth),
+            not element.is_real(),
+        )
 
     def shape(self, partial: Any, count: bool = False) -> Shape:
         """The shape; where only the data decide, the largest known size, else 1 (and the tensor is counted)."""

@@ -20,12 +20,13 @@ from placewright.frontends.flops import (
 )
 
 _KIND_TYPES = {
-    "elementwise": """Abs Acos Acosh Add And Asin Asinh Atan Atanh Bitwise BitwiseAnd BitwiseLeftShift BitwiseNot BitwiseOr
-        BitwiseRightShift BitwiseXor Ceiling Clamp Cos Cosh Divide Elu Equal Erf Exp FakeConvert FakeQuantize
-        Floor FloorMod Greater GreaterEqual HSigmoid HSwish HardSigmoid IsFinite IsInf IsNaN Less LessEqual
-        Log LogicalAnd LogicalNot LogicalOr LogicalXor Maximum Minimum Mish Mod Multiply Negative NotEqual
-        PRelu Power ReLU Relu Round Select Selu Sigmoid Sign Sin Sinh SoftPlus SoftSign Sqrt SquaredDifference
-        Subtract Tan Tanh ThresholdedRelu Xor CumSum Bucketize OneHot""",
+    "elementwise": """
+        Abs Acos Acosh Add And Asin Asinh Atan Atanh Bitwise BitwiseAnd BitwiseLeftShift BitwiseNot BitwiseOr
+        BitwiseRightShift BitwiseXor Ceiling Clamp Cos Cosh Divide Elu Equal Erf Exp FakeConvert FakeQuantize Floor
+        FloorMod Greater GreaterEqual HSigmoid HSwish HardSigmoid IsFinite IsInf IsNaN Less LessEqual Log LogicalAnd
+        LogicalNot LogicalOr LogicalXor Maximum Minimum Mish Mod Multiply Negative NotEqual PRelu Power ReLU Relu
+        Round Select Selu Sigmoid Sign Sin Sinh SoftPlus SoftSign Sqrt SquaredDifference Subtract Tan Tanh
+        ThresholdedRelu Xor CumSum Bucketize OneHot""",
     "gelu": "Gelu",
     "silu": "Swish",
     "softmax": "Softmax SoftMax LogSoftmax",
@@ -33,13 +34,16 @@ _KIND_TYPES = {
     "norm": "MVN",
     "affine_norm": "GroupNormalization",
     "rms_norm": "NormalizeL2 LRN GRN RMS RMSNorm",
-    "reduce": """ReduceL1 ReduceL2 ReduceLogicalAnd ReduceLogicalOr ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum TopK
+    "reduce": """
+        ReduceL1 ReduceL2 ReduceLogicalAnd ReduceLogicalOr ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum TopK
         NonZero Unique SearchSorted""",
     "global_pool": "AdaptiveAvgPool AdaptiveMaxPool",
-    "embedding": """Gather GatherElements GatherND GatherTree EmbeddingBagOffsets EmbeddingBagOffsetsSum EmbeddingBagPacked
+    "embedding": """
+        Gather GatherElements GatherND GatherTree EmbeddingBagOffsets EmbeddingBagOffsetsSum EmbeddingBagPacked
         EmbeddingBagPackedSum EmbeddingSegmentsSum ScatterElementsUpdate ScatterNDUpdate ScatterUpdate""",
-    "move": """BatchToSpace Broadcast Col2Im Concat Convert ConvertLike ConvertPromoteTypes DepthToSpace Eye Interpolate Pad
-        Range Reverse ReverseSequence Roll ShuffleChannels Slice SliceScatter SpaceToBatch SpaceToDepth Split
+    "move": """
+        BatchToSpace Broadcast Col2Im Concat Convert ConvertLike ConvertPromoteTypes DepthToSpace Eye Interpolate
+        Pad Range Reverse ReverseSequence Roll ShuffleChannels Slice SliceScatter SpaceToBatch SpaceToDepth Split
         StridedSlice Tile Transpose VariadicSplit GridSample Identity""",
     "free": "Parameter Result Reshape Squeeze Unsqueeze ReadValue Assign",
     "constant": "Constant Const",

@@ -11,6 +11,7 @@ from placewright.frontends.assemble import assemble
 from placewright.frontends.base import Frontend, Shapes, described, model_name, one_line
 from placewright.frontends.torch_program import program_records
 from placewright.graph import OpGraph
+from placewright.text import shown
 
 
 class TorchFrontend(Frontend):
@@ -44,6 +45,9 @@ class TorchFrontend(Frontend):
             from placewright.frontends.torch_live import exported_program
 
             program = exported_program(exported(source, where), shapes, where)
+        for name, shape in shapes.items():
+            if program.values[name].shape != shape:
+                raise InputError(f"{where}: the shape of input '{shown(name)}' follows from others and cannot be set")
         return assemble(_name(source, where), program_records(program, where), self.name, where)
 
     def read_training(self, source: Any, shapes: Shapes, optimizer: str) -> OpGraph:
@@ -56,9 +60,7 @@ class TorchFrontend(Frontend):
         if shapes:
             raise InputError(f"{where}: the training graph of a live model has the shapes of its example inputs")
         records = program_records(joint_program(exported(source, where), optimizer, where), where)
-        graph = assemble(_name(source, where), records, self.name, where, {"training": True})
-        graph.metadata.pop("trained_bytes", None)  # the updates hold them
-        return graph
+        return assemble(_name(source, where), records, self.name, where, {"training": True})
 
 
 def _name(source: Any, where: str) -> str:

@@ -15,8 +15,9 @@ from typing import Any
 from placewright.errors import InputError
 from placewright.frontends.base import Shapes, check_file, check_shape_names
 from placewright.frontends.module_paths import path_of_stack
+from placewright.frontends.size_expressions import size_of
 from placewright.frontends.torch_live import match_symbols
-from placewright.frontends.torch_program import Node, Program, Ref, Value, Weight, size_of
+from placewright.frontends.torch_program import Node, Program, Ref, Value, Weight
 from placewright.text import shown
 
 _SCHEMA = 8
@@ -25,6 +26,7 @@ _BITS = {
     1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 16, 7: 32, 8: 64, 9: 32, 10: 64, 11: 128, 12: 8, 13: 16, 28: 16,
     29: 8, 30: 8, 31: 8, 32: 8, 33: 8, 34: 32, 35: 64,
 }  # fmt: skip
+_INTEGERS = {1, 2, 3, 4, 5, 12, 28, 34, 35}
 _PLAIN = ("as_int", "as_ints", "as_float", "as_floats", "as_string", "as_strings", "as_bool", "as_bools")
 
 
@@ -136,7 +138,8 @@ class _Reader:
         return None
 
     def value(self, meta: dict[str, Any]) -> Value:
-        return Value(tuple(self.size(d) for d in meta["sizes"]), _BITS[meta["dtype"]])
+        is_integer = meta["dtype"] in _INTEGERS
+        return Value(tuple(self.size(d) for d in meta["sizes"]), _BITS[meta["dtype"]], is_integer)
 
     def size(self, dimension: dict[str, Any]) -> int:
         """A size; an open one follows the given shapes, else the example inputs of the export, else counts as 1."""

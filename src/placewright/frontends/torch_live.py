@@ -8,7 +8,8 @@ from typing import Any
 from placewright.errors import InputError
 from placewright.frontends.base import Shapes, check_shape_names
 from placewright.frontends.module_paths import path_of_stack
-from placewright.frontends.torch_program import Node, Program, Ref, Value, Weight, size_of
+from placewright.frontends.size_expressions import size_of, symbol_of
+from placewright.frontends.torch_program import Node, Program, Ref, Value, Weight
 from placewright.text import shown
 
 
@@ -127,7 +128,8 @@ def _attribute(module: Any, path: str) -> Any:
 
 def _value(item: Any, symbols: dict[str, int]) -> Value:
     if hasattr(item, "shape") and hasattr(item, "dtype"):
-        return Value(tuple(_size(d, symbols) for d in item.shape), int(item.dtype.itemsize) * 8)
+        is_integer = not (item.dtype.is_floating_point or item.dtype.is_complex)
+        return Value(tuple(_size(d, symbols) for d in item.shape), int(item.dtype.itemsize) * 8, is_integer)
     return Value((), 0)
 
 
@@ -159,4 +161,5 @@ def match_symbols(name: str, dimensions: list[int | str], shape: tuple[int, ...]
         raise InputError(
             f"{where}: --shape gives input '{shown(name)}' {given}, but the program was exported for {has}"
         )
-    return {d: s for d, s in zip(dimensions, shape, strict=True) if isinstance(d, str)}
+    symbols = {symbol_of(d): s for d, s in zip(dimensions, shape, strict=True) if isinstance(d, str)}
+    return {symbol: size for symbol, size in symbols.items() if symbol is not None}

@@ -32,51 +32,55 @@ class Call(NamedTuple):
 
 
 _KIND_TYPES = {
-    "elementwise": """abs absolute acos acosh add addcdiv addcmul alpha_dropout asin asinh atan atan2 atanh bernoulli bitwise_and
+    "elementwise": """
+        abs absolute acos acosh add addcdiv addcmul alpha_dropout asin asinh atan atan2 atanh bernoulli bitwise_and
         bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bucketize ceil celu clamp
-        clamp_max clamp_min clip copysign cos cosh cumprod cumsum deg2rad div divide dropout elu elu_backward
-        eq equal erf erfc erfinv exp exp2 expm1 feature_dropout floor floor_divide fmod frac ge greater
-        greater_equal gt hardshrink hardsigmoid hardsigmoid_backward hardswish hardswish_backward hardtanh
-        hardtanh_backward heaviside hypot isfinite isinf isnan le leaky_relu leaky_relu_backward lerp less
-        less_equal lgamma log log10 log1p log2 log_sigmoid log_sigmoid_forward log_sigmoid_backward logaddexp
-        logical_and logical_not logical_or logical_xor logit lt masked_fill maximum minimum mish mse_loss
-        mse_loss_backward mul multiply nan_to_num native_dropout native_dropout_backward ne neg negative
-        one_hot pow prelu _prelu_kernel _prelu_kernel_backward rad2deg reciprocal relu relu6 remainder round
-        rsqrt rsub selu sgn sigmoid sigmoid_backward sign sin sinh smooth_l1_loss softplus softplus_backward
-        softshrink sqrt square sub subtract tan tanh tanh_backward threshold threshold_backward trunc
-        true_divide where xlogy masked_scatter""",
+        clamp_max clamp_min clip copysign cos cosh cumprod cumsum deg2rad div divide dropout elu elu_backward eq
+        equal erf erfc erfinv exp exp2 expm1 feature_dropout floor floor_divide fmod frac ge greater greater_equal
+        gt hardshrink hardsigmoid hardsigmoid_backward hardswish hardswish_backward hardtanh hardtanh_backward
+        heaviside hypot isfinite isinf isnan le leaky_relu leaky_relu_backward lerp less less_equal lgamma log log10
+        log1p log2 log_sigmoid log_sigmoid_forward log_sigmoid_backward logaddexp logical_and logical_not logical_or
+        logical_xor logit lt masked_fill maximum minimum mish mse_loss mse_loss_backward mul multiply nan_to_num
+        native_dropout native_dropout_backward ne neg negative one_hot pow prelu _prelu_kernel
+        _prelu_kernel_backward rad2deg reciprocal relu relu6 remainder round rsqrt rsub selu sgn sigmoid
+        sigmoid_backward sign sin sinh smooth_l1_loss softplus softplus_backward softshrink sqrt square sub subtract
+        tan tanh tanh_backward threshold threshold_backward trunc true_divide where xlogy masked_scatter""",
     "gelu": "gelu gelu_backward",
     "silu": "silu silu_backward glu glu_backward",
-    "softmax": """softmax _softmax _safe_softmax log_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data""",
+    "softmax": """
+        softmax _softmax _safe_softmax log_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data""",
     "batch_norm": "_native_batch_norm_legit_no_training",
-    "affine_norm": """layer_norm native_layer_norm native_layer_norm_backward group_norm native_group_norm
+    "affine_norm": """
+        layer_norm native_layer_norm native_layer_norm_backward group_norm native_group_norm
         native_group_norm_backward instance_norm _native_batch_norm_legit _native_batch_norm_legit_functional
-        native_batch_norm native_batch_norm_backward batch_norm_backward cudnn_batch_norm
-        cudnn_batch_norm_backward""",
+        native_batch_norm native_batch_norm_backward batch_norm_backward cudnn_batch_norm cudnn_batch_norm_backward""",
     "rms_norm": "rms_norm _fused_rms_norm _fused_rms_norm_backward",
-    "reduce": """all amax amin any aminmax argmax argmin argsort count_nonzero cross_entropy_loss linalg_vector_norm logsumexp
-        max mean median min mode nansum nll_loss nll_loss_forward nll_loss_backward nll_loss2d_forward
-        nll_loss2d_backward nonzero norm prod sort std std_mean sum topk unique var var_mean kthvalue
-        searchsorted""",
-    "global_pool": """adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
-        adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward""",
-    "embedding": """embedding gather index index_select take take_along_dim index_put _unsafe_index _unsafe_index_put index_copy
+    "reduce": """
+        all amax amin any aminmax argmax argmin argsort count_nonzero cross_entropy_loss linalg_vector_norm
+        logsumexp max mean median min mode nansum nll_loss nll_loss_forward nll_loss_backward nll_loss2d_forward
+        nll_loss2d_backward nonzero norm prod sort std std_mean sum topk unique var var_mean kthvalue searchsorted""",
+    "global_pool": """
+        adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d
+        _adaptive_avg_pool2d_backward adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward""",
+    "embedding": """
+        embedding gather index index_select take take_along_dim index_put _unsafe_index _unsafe_index_put index_copy
         index_fill scatter scatter_reduce embedding_bag _embedding_bag""",
     "scatter_add": "embedding_dense_backward index_add scatter_add",
-    "move": """_to_copy to cat channel_shuffle clone concat concatenate constant_pad_nd contiguous copy diag_embed
-        expand_copy fill flip full_like grid_sampler_2d im2col col2im masked_select narrow_copy new_empty
-        new_full new_ones new_zeros ones_like pad pixel_shuffle pixel_unshuffle reflection_pad1d
-        reflection_pad2d repeat repeat_interleave replication_pad1d replication_pad2d roll rot90
-        select_backward select_scatter slice_backward slice_scatter stack tile tril triu unfold
-        upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d
-        upsample_nearest2d_backward upsample_bilinear2d_backward zero zeros_like empty_like type_as float half
-        bfloat16 double int long bool""",
-    "free": """alias as_strided chunk detach detach_copy diagonal dropout_eval expand expand_as flatten lift_fresh
-        lift_fresh_copy movedim narrow numpy_T permute real reshape reshape_as select slice split
-        split_with_sizes squeeze swapaxes swapdims t tensor_split transpose unbind unflatten unsqueeze
-        unsafe_split unsafe_chunk view view_as _unsafe_view _reshape_alias matrix_H mT _assert_async
-        _assert_scalar _assert_tensor_metadata sym_constrain_range_for_size sym_constrain_range placeholder
-        hsplit vsplit dsplit imag view_as_real view_as_complex""",
+    "move": """
+        _to_copy to cat channel_shuffle clone concat concatenate constant_pad_nd contiguous copy diag_embed
+        expand_copy fill flip full_like grid_sampler_2d im2col col2im masked_select narrow_copy new_empty new_full
+        new_ones new_zeros ones_like pad pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d repeat
+        repeat_interleave replication_pad1d replication_pad2d roll rot90 select_backward select_scatter
+        slice_backward slice_scatter stack tile tril triu unfold upsample_bicubic2d upsample_bilinear2d
+        upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest2d_backward
+        upsample_bilinear2d_backward zero zeros_like empty_like type_as float half bfloat16 double int long bool""",
+    "free": """
+        alias as_strided chunk detach detach_copy diagonal dropout_eval expand expand_as flatten lift_fresh
+        lift_fresh_copy movedim narrow numpy_T permute real reshape reshape_as select slice split split_with_sizes
+        squeeze swapaxes swapdims t tensor_split transpose unbind unflatten unsqueeze unsafe_split unsafe_chunk view
+        view_as _unsafe_view _reshape_alias matrix_H mT _assert_async _assert_scalar _assert_tensor_metadata
+        sym_constrain_range_for_size sym_constrain_range placeholder hsplit vsplit dsplit imag view_as_real
+        view_as_complex""",
     "constant": "arange eye full linspace logspace ones scalar_tensor zeros empty tensor _tensor_constant",
     "shape": "sym_size sym_numel sym_stride sym_storage_offset",
 }

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import operator
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -29,6 +26,11 @@ class Value(NamedTuple):
 
     shape: Shape
     bits: int
+    is_integer: bool = False
+
+    @property
+    def size_bytes(self) -> float:
+        return bits_bytes(self.shape, self.bits)
 
 
 class Ref(NamedTuple):
@@ -82,8 +84,10 @@ def program_records(program: Program, where: str) -> list[OpRecord]:
         backward = name in program.backward_inputs
         records.append(OpRecord(name, "placeholder", "free", outputs=[info], role="input", is_backward=backward))
     bearer: dict[str, int] = {}
-    state_paths = set(program.replaced.values())
-    for node in program.nodes:
+    changed = [_changed_in_place(node) for node in program.nodes]
+    state_paths = {program.weights[name].path for name in changed if name in program.weights}
+    state_paths |= set(program.replaced.values())
+    for node, changed_value in zip(program.nodes, changed, strict=True):
         read = list(dict.fromkeys(references(node.arguments)))
         record = _record(program, node, where)
         record.inputs = [place[name] for name in read if name in place]
@@ -91,7 +95,7 @@ def program_records(program: Program, where: str) -> list[OpRecord]:
         for name, weight in weights:
             if name not in bearer:
                 bearer[name] = len(records)
-                size = bits_bytes(*program.values[name])
+                size = program.values[name].size_bytes
                 record.weight_bytes += size
                 record.trained_bytes += size * weight.is_trained
         # Whoever reads a buffer that the step replaces, and whoever makes its new value, stay together.
@@ -103,6 +107,8 @@ def program_records(program: Program, where: str) -> list[OpRecord]:
         elif record.role == "compute" and node.target.startswith("aten.") and all(n in program.weights for n in read):
             record.role = "constant"
         place.update((name, (len(records), o)) for o, name in enumerate(node.outputs))
+        if changed_value is not None:  # whoever reads it from here on reads what this node made of it
+            place[changed_value] = (len(records), 0)
         records.append(record)
     return records + _updates(program, records, bearer, place)
 
@@ -126,8 +132,16 @@ def _updates(
         update, value = updates[bearer[weight]], program.values[weight]
         update.inputs.append(place[gradient])
         update.flops += elements(value.shape) * (2 + 3 * program.state_per_weight)
-        update.weight_bytes += bits_bytes(*value) * (1 + program.state_per_weight)
+        update.weight_bytes += value.size_bytes * (1 + program.state_per_weight)
     return list(updates.values())
+
+
+def _changed_in_place(node: Node) -> str | None:
+    """The value that an in-place operator (``add_``) writes to."""
+    parts = node.target.split(".")
+    first = next(iter(node.arguments.values()), None)
+    is_in_place = parts[0] == "aten" and len(parts) > 1 and parts[1].endswith("_") and not parts[1].endswith("__")
+    return first.name if is_in_place and isinstance(first, Ref) else None
 
 
 def references(argument: Any) -> list[str]:
@@ -214,42 +228,4 @@ def _flat(argument: Any) -> list[Any]:
 
 def _tensor(program: Program, name: str) -> TensorInfo:
     value = program.values.get(name, Value((), 0))
-    return TensorInfo(name, value.shape, bits_bytes(*value), is_result=name in program.results)
-
-
-_ARITHMETIC: dict[type, Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-
-
-def size_of(expression: str, symbols: dict[str, int]) -> int | None:
-    """Value of a size expression such as ``2*s0 + 1``; ``None`` where it holds something else.
-
-    >>> size_of("2*s0 + 1", {"s0": 3}), size_of("f(s0)", {"s0": 3})
-    (7, None)
-    """
-
-    def value(node: ast.AST) -> int | None:
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return node.value
-        if isinstance(node, ast.Name):
-            return symbols.get(node.id)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            inner = value(node.operand)
-            return None if inner is None else -inner
-        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-            left, right = value(node.left), value(node.right)
-            if left is None or right is None or (right == 0 and not isinstance(node.op, (ast.Add, ast.Sub, ast.Mult))):
-                return None
-            return _ARITHMETIC[type(node.op)](left, right)
-        return None
-
-    try:
-        return value(ast.parse(expression, mode="eval").body) if len(expression) < 1000 else None
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+    return TensorInfo(name, value.shape, value.size_bytes, value.is_integer, is_result=name in program.results)

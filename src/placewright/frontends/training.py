@@ -17,14 +17,13 @@ derivative needs, which therefore stay alive until then.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from placewright.errors import InputError
+from placewright.frontends.assemble import fingerprint
 from placewright.graph import FloatArray, IntArray, OpGraph, build_graph
 from placewright.text import shown
 
@@ -111,17 +110,12 @@ class _Mirror:
             colocation=c.colocation,
             tensor_names=c.tensor_names,
             tensor_shapes=c.shapes,
-            metadata=self._metadata(),
+            metadata={**g.metadata, "training": self.optimizer},
         )
+        for key in ("trained_bytes", "integer_tensors"):  # by the numbers of the inference graph
+            graph.metadata.pop(key, None)
+        graph.metadata["fingerprint"] = fingerprint(graph)
         return graph
-
-    def _metadata(self) -> dict[str, Any]:
-        by_number = ("trained_bytes", "integer_tensors")  # the numbers are new
-        metadata = {key: value for key, value in self.forward.metadata.items() if key not in by_number}
-        if "fingerprint" in metadata:
-            text = f"{metadata['fingerprint']} trained by {self.optimizer}"
-            metadata["fingerprint"] = hashlib.sha256(text.encode()).hexdigest()
-        return metadata | {"training": self.optimizer}
 
     def _add_loss(self) -> None:
         results = [op for op in range(self.forward.n_ops) if self._is_result(op)]

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from placewright.errors import InputError, MissingExtraError
 from placewright.graph import OpGraph
-from placewright.zoo.catalogue import MODELS, chosen_model
+from placewright.zoo.catalogue import MODELS, Choice, chosen_model
 from placewright.zoo.tape import Tape, tape_graph
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["MODELS", "zoo_graph", "zoo_module", "zoo_tape"]
+__all__ = ["MODELS", "built_graph", "chosen_model", "zoo_graph", "zoo_module", "zoo_tape"]
 
 
 def zoo_graph(reference: str) -> OpGraph:
@@ -24,7 +24,11 @@ def zoo_graph(reference: str) -> OpGraph:
     176
     """
     choice = chosen_model(reference)
-    built = choice.build()
+    return built_graph(choice, choice.build())
+
+
+def built_graph(choice: Choice, built: Tape | OpGraph) -> OpGraph:
+    """The graph of what ``choice.build()`` gave: of inference, or of a training step if chosen so."""
     graph = tape_graph(built) if isinstance(built, Tape) else built
     if not choice.training:
         return graph

@@ -25,7 +25,7 @@ _REDUCTION: _Plan = (
 
 
 def amoebanet(
-    batch: int = 1,
+    batch: int = 16,
     image: int = 224,
     cells: int = 18,
     width: int = 190,

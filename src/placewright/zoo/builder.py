@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from placewright.errors import InputError
+from placewright.text import shown
 from placewright.zoo.tape import FLOAT_BYTES, Tape, TapeOp, Value, Weight
 
-MAX_OPS = 2_000_000
+MAX_OPS = 300_000
 Pair = int | tuple[int, int]
 _FLOPS_PER_VALUE = {"Softmax": 5, "LogSoftmax": 5, "LayerNorm": 7, "RMSNorm": 5, "BatchNorm2d": 2}
 _ACTIVATION_FLOPS = {"ReLU": 1, "ReLU6": 2, "Sigmoid": 4, "Tanh": 6, "GELU": 8, "SiLU": 5, "Exp": 4, "Neg": 1}
@@ -32,7 +33,7 @@ class Builder:
 
     def __init__(self, name: str, dtype: str = "float32") -> None:
         if dtype not in FLOAT_BYTES:
-            raise InputError(f"zoo:{name}: 'dtype' is '{dtype}', expected one of {', '.join(FLOAT_BYTES)}")
+            raise InputError(f"zoo:{name}: 'dtype' is '{shown(dtype)}', expected one of {', '.join(FLOAT_BYTES)}")
         self.name = name
         self.dtype = dtype
         self._ops: list[TapeOp] = []

@@ -81,6 +81,7 @@ MODELS: dict[str, Model] = {
     "wavenet-4x36": Model(wavenet, {"stacks": 4, "layers": 36}, training=True),
     "layered": Model(synthetic.layered),
     "fork-join": Model(synthetic.fork_join),
+    "series-parallel": Model(synthetic.series_parallel),
     "chain": Model(synthetic.chain),
 }
 

@@ -101,6 +101,18 @@ class _Stored(nn.Module):
         return getattr(self, self.stored)
 
 
+class _RMSNorm(nn.Module):
+    """Root-mean-square normalisation in ops that every exporter knows."""
+
+    def __init__(self, width: int, eps: float, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width, dtype=dtype))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+
+
 def _leaf(op: TapeOp, dtype: torch.dtype) -> nn.Module:
     if op.kind in _WITH_WEIGHTS:
         return _WITH_WEIGHTS[op.kind](op, {"device": "cpu", "dtype": dtype})
@@ -175,7 +187,7 @@ _WITH_WEIGHTS: dict[str, Callable[[TapeOp, dict[str, Any]], nn.Module]] = {
     "Embedding": lambda op, o: _unfilled(nn.Embedding, *op.weights[0].shape, **o),
     "BatchNorm2d": lambda op, o: _unfilled(nn.BatchNorm2d, op.weights[0].shape[0], eps=op.settings["eps"], **o),
     "LayerNorm": lambda op, o: _unfilled(nn.LayerNorm, op.weights[0].shape, eps=op.settings["eps"], **o),
-    "RMSNorm": lambda op, o: _unfilled(nn.RMSNorm, op.weights[0].shape, eps=op.settings["eps"], **o),
+    "RMSNorm": lambda op, o: _RMSNorm(op.weights[0].shape[0], op.settings["eps"], o["dtype"]),
     "Variable": lambda op, o: _Stored("weight", torch.empty(op.weights[0].shape, **o), is_trained=True),
     "Constant": _table,
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from placewright.frontends.assemble import fingerprint
 from placewright.graph import OpGraph, build_graph
 
 FLOAT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
@@ -104,24 +104,15 @@ def tape_graph(tape: Tape) -> OpGraph:
         tensor_shapes=shapes,
         metadata={
             "frontend": "zoo",
-            "fingerprint": _fingerprint(tape),
             "unknown_op_types": {},
             "trained_bytes": tuple(_weight_bytes(tape, op, only_trained=True) for op in tape.ops),
             "integer_tensors": tuple(integers),
         },
     )
+    graph.metadata["fingerprint"] = fingerprint(graph)
     return graph
 
 
 def _weight_bytes(tape: Tape, op: TapeOp, only_trained: bool = False) -> float:
     chosen = (w for w in op.weights if w.is_trained or not only_trained)
     return float(sum(tape.size_bytes(w.shape, w.is_integer) for w in chosen))
-
-
-def _fingerprint(tape: Tape) -> str:
-    """Equal for tapes of equal names, kinds, shapes and edges."""
-    digest = hashlib.sha256()
-    for op in tape.ops:
-        ends = [(v.op, v.port) for v in op.inputs]
-        digest.update(repr((op.path, op.kind, ends, [v.shape for v in op.outputs])).encode())
-    return digest.hexdigest()

@@ -1,0 +1,60 @@
+"""``placewright models``: which models can be named without a file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import typer
+
+from placewright.cli import options as o
+
+
+def models(as_json: o.Json = False) -> None:
+    """List the models of the zoo with their sizes and options; MODEL is then zoo:NAME or zoo:NAME?option=value&…"""
+    from placewright.zoo import MODELS
+
+    rows = [_row(name) for name in MODELS]
+    if as_json:
+        typer.echo(json.dumps({"models": rows}))
+        return
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from placewright.text import bytes_text
+
+    numbers = (Column(h, justify="right") for h in ("ops", "edges", "flops", "weights", "parameters"))
+    table = Table("model", *numbers)
+    for row in rows:
+        parameters = "—" if row["parameters"] is None else f"{row['parameters']:,}"
+        flops, weights = f"{row['flops']:.3g}", bytes_text(row["weight_bytes"])
+        table.add_row(row["name"], f"{row['ops']:,}", f"{row['edges']:,}", flops, weights, parameters)
+    console = Console()
+    console.print(table)
+    for row in rows:
+        options = " ".join(f"{key}={_shown(value)}" for key, value in row["options"].items())
+        console.print(f"{row['name']}: {options}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _row(name: str) -> dict[str, Any]:
+    from placewright.zoo import built_graph, chosen_model
+    from placewright.zoo.tape import Tape
+
+    choice = chosen_model(name)
+    built = choice.build()
+    graph = built_graph(choice, built)
+    return {
+        "name": name,
+        "summary": choice.model.summary,
+        "ops": graph.n_ops,
+        "edges": graph.n_edges,
+        "flops": float(graph.flops.sum()),
+        "weight_bytes": float(graph.weight_bytes.sum()),
+        "parameters": built.parameters if isinstance(built, Tape) else None,
+        "training": choice.training,
+        "options": choice.options,
+    }
+
+
+def _shown(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
