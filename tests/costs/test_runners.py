@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,27 @@ def test_openvino_times_fused_groups_and_loses_nothing() -> None:
     in_groups = {name for group in groups for name in group}
     for name, seconds, op_class in zip(graph.op_names, times, graph.op_classes, strict=True):
         assert seconds > 0 or op_class == "free" or name in in_groups, name
+
+
+def test_openvino_joins_layers_named_after_onnx_nodes_and_tensors(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    pytest.importorskip("onnx_ir")
+    torch = pytest.importorskip("torch")
+    module, inputs = tiny_module(tiny_tape())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            torch.onnx.export(module, inputs, str(tmp_path / "tiny.onnx"), dynamo=False)
+        except (ImportError, AttributeError) as error:
+            pytest.skip(f"this torch writes no ONNX without further packages: {error}")
+    from placewright.costs.measure.sources import open_source
+
+    source = open_source(str(tmp_path / "tiny.onnx"), "openvino")
+    runner: Any = source.make_runner(CPU)
+    runner.whole_s()
+    times, _ = runner.op_times_s()
+    product = source.graph.op_classes.index("matmul")  # the last op: its layer is called after the model's output
+    assert times[product] > 0
 
 
 def test_a_profile_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
