@@ -19,10 +19,9 @@ from placewright.cluster import DeviceKind
 from placewright.cluster_file import load_cluster
 from placewright.costs.measure.campaign import measure
 from placewright.costs.measure.journal import Journal
-from placewright.costs.measure.sources import module_maker
+from placewright.costs.measure.sources import zoo_torch_source
 from placewright.errors import PlacewrightError
 from placewright.profile import graph_fingerprint
-from placewright.zoo import zoo_graph, zoo_module
 
 MODELS = (
     "inception-v3", "resnet-50", "vgg-16", "mobilenet", "unet", "amoebanet", "bert-base", "gpt2", "llama", "moe",
@@ -65,22 +64,22 @@ def main() -> None:
 
 def _measure_model(reference, file, cluster, kinds: list[DeviceKind], options) -> None:
     start = time.monotonic()
-    graph = zoo_graph(reference)
-    module, inputs = zoo_module(reference)
+    source = zoo_torch_source(reference)
+    graph = source.graph
     settings = {
         "fingerprint": graph_fingerprint(graph),
         "kinds": [[k.name, k.runtime_device, k.threads, k.precision] for k in kinds],
     }
     journal = Journal(Path(f"{file}.partial"), settings, resume=options.resume)
     finding = measure(
-        graph, cluster, kinds, module_maker(module, inputs, graph), repeats=options.repeats, journal=journal,
+        graph, cluster, kinds, source.make_runner, repeats=options.repeats, journal=journal,
         max_seconds=options.seconds,
     )  # fmt: skip
     finding.profile.save(file)
     if not finding.is_complete:
         raise SystemExit(f"stopped; {file} holds what was measured, --resume continues")
     journal.remove()
-    del module
+    del source
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     for kind, m in finding.profile.measurements.items():

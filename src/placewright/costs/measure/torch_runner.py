@@ -58,7 +58,7 @@ class TorchRunner(ABC):
         name = torch.cuda.get_device_name(self.device) if self.is_cuda else "cpu"
         software = f"torch {torch.__version__}"
         self.setting = Setting("torch", name, threads, kind.precision or "as the model is", software)
-        self._threads = threads
+        self.threads = threads
         self._events: dict[int, Any] = {}
 
     @abstractmethod
@@ -66,16 +66,16 @@ class TorchRunner(ABC):
         """Run the model; call ``mark`` with the number of each op that has ended."""
 
     def whole_s(self) -> float:
-        torch.set_num_threads(self._threads)
+        torch.set_num_threads(self.threads)
         with torch.inference_mode():
-            self._wait()
+            self.wait()
             start = time.perf_counter()
             self.run(None)
-            self._wait()
+            self.wait()
             return time.perf_counter() - start
 
     def op_times_s(self) -> tuple[FloatArray, float]:
-        torch.set_num_threads(self._threads)
+        torch.set_num_threads(self.threads)
         times = np.zeros(self.n_ops)
         with torch.inference_mode():
             order, ends = self._timed_on_cuda() if self.is_cuda else self._timed_on_cpu()
@@ -107,11 +107,11 @@ class TorchRunner(ABC):
             order.append(op)
             self._event(len(order)).record(stream)
 
-        self._wait()
+        self.wait()
         stream = torch.cuda.current_stream(self.device)
         self._event(0).record(stream)
         self.run(mark)
-        self._wait()
+        self.wait()
         first = self._event(0)
         return order, [first.elapsed_time(self._event(i)) * 1e-3 if i else 0.0 for i in range(len(order) + 1)]
 
@@ -121,7 +121,8 @@ class TorchRunner(ABC):
             self._events[number] = event(enable_timing=True)
         return self._events[number]
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Let the device finish."""
         if self.is_cuda:
             torch.cuda.synchronize(self.device)
 
