@@ -18,8 +18,10 @@ from placewright.costs.measure.runner import Runner
 from placewright.costs.measure.timing import median_and_spread
 from placewright.costs.roofline import supported_ops
 from placewright.errors import InputError
+from placewright.frontends.base import one_line
 from placewright.graph import OpGraph
 from placewright.profile import CopyCurve, Measurement, Profile, graph_fingerprint, united_groups
+from placewright.text import shown
 
 _WARM_UP_RUNS = 3
 _COPY_REPEATS = 15
@@ -77,10 +79,13 @@ def _measure_kind(
     if len(journal.found(_passes(kind))) >= repeats:
         return
     say(f"{kind.name}: preparing")
-    runner = make_runner(kind)
-    for _ in range(_WARM_UP_RUNS):
-        runner.whole_s()
-        runner.op_times_s()
+    try:
+        runner = make_runner(kind)
+        _warm_up(runner, max_seconds)
+    except (RuntimeError, ValueError) as error:  # out of memory, a kernel that is not there, a shape it refuses
+        raise InputError(
+            f"device kind '{shown(kind.name)}': the model does not run there: {one_line(error)}"
+        ) from error
     if not journal.found(f"setting {kind.name}"):
         journal.add(f"setting {kind.name}", [runner.setting, runner.groups])
     start = time.monotonic()
@@ -92,6 +97,15 @@ def _measure_kind(
         times, unattributed_s = runner.op_times_s()
         journal.add(_passes(kind), [whole_s, unattributed_s, *times.tolist()])
         say(f"{kind.name}: pass {done + 1} of {repeats}, {whole_s * 1e3:.4g} ms")
+
+
+def _warm_up(runner: Runner, max_seconds: float) -> None:
+    start = time.monotonic()
+    for _ in range(_WARM_UP_RUNS):
+        runner.whole_s()
+        runner.op_times_s()
+        if time.monotonic() - start > max_seconds / 4:
+            return
 
 
 def _measure_copies(cluster: Cluster, kinds: Sequence[DeviceKind], journal: Journal, say: Say) -> None:
