@@ -65,7 +65,10 @@ def measure(
     done = [kind for kind in kinds if journal.found(_passes(kind))]
     if not done:
         raise InputError("stopped before anything was measured; nothing is written")
-    return Finding(_profile(graph, done, journal, calibrate), is_complete)
+    try:
+        return Finding(_profile(graph, done, journal, calibrate), is_complete)
+    except (ValueError, TypeError, IndexError) as error:  # only an earlier run's side file can be so wrong
+        raise InputError("what an earlier run left is damaged: leave out --resume") from error
 
 
 def _measure_kind(
@@ -116,8 +119,9 @@ def _measure_copies(cluster: Cluster, kinds: Sequence[DeviceKind], journal: Jour
         way = [_copy_device(end) for end in (source, target)]
         curve = f"{_CURVE}{link.name}"
         for size_bytes in COPY_SIZES_BYTES:
-            copy = copier(way[0], way[1], size_bytes)
-            if copy is None or any(found[:3] == [*way, size_bytes] for found in journal.found(curve)):
+            is_known = any(found[:3] == [*way, size_bytes] for found in journal.found(curve))
+            copy = None if is_known else copier(way[0], way[1], size_bytes)
+            if copy is None:
                 continue
             say(f"{link.name}: copies of {size_bytes} bytes")
             copy()
