@@ -128,6 +128,13 @@ def test_a_damaged_side_file(text: str, tmp_path: Path) -> None:
         Journal(tmp_path / "s", SETTINGS, resume=True)
 
 
+@pytest.mark.parametrize("finding", [["passes f32", [1, "x"]], ["passes f32", 3], ["setting f32", []]])
+def test_strange_findings_of_an_earlier_run(finding: Any, two_kinds: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "s").write_text(json.dumps(SETTINGS) + "\n" + json.dumps(finding) + "\n")
+    with pytest.raises(InputError, match="what an earlier run left is damaged"):
+        measured(two_kinds, Journal(tmp_path / "s", SETTINGS, resume=True))
+
+
 def test_a_side_file_of_another_measurement(tmp_path: Path) -> None:
     Journal(tmp_path / "s", SETTINGS)
     with pytest.raises(InputError, match="of another measurement"):

@@ -77,10 +77,11 @@ def test_a_profile_of_another_model_is_refused_naming_both(tmp_path: Path, capsy
         assert part in error
 
 
-def test_another_size_of_the_same_model_is_another_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["batch=2", "dtype=bfloat16", "training=1"])
+def test_another_form_of_the_same_model_is_another_model(option: str) -> None:
     profile = profile_of(zoo_graph("resnet-50"))
     with pytest.raises(pw.InputError, match="the profile is of model 'resnet-50'"):
-        pw.load("zoo:resnet-50?batch=2", cluster="p100x2", profile=profile)
+        pw.load(f"zoo:resnet-50?{option}", cluster="p100x2", profile=profile)
 
 
 def test_a_missing_kind_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

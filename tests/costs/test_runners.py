@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import placewright as pw
 from placewright.cli.main import run
 from placewright.cluster import DeviceKind
+from placewright.frontends.training import mirror_training
 from placewright.graph import OpGraph
 from placewright.profile import Profile
 from placewright.zoo.builder import Builder
@@ -62,6 +64,50 @@ def test_every_leaf_of_a_zoo_module_is_timed() -> None:
     assert all(t > 0 for t in times.values())
     assert runner.setting[:4] == ("torch", "cpu", 1, "f32")
     assert not any(m._forward_hooks for m in module.modules())  # the module is left as it was
+
+
+def test_every_op_of_a_training_step_is_timed() -> None:
+    pytest.importorskip("torch")
+    from placewright.costs.measure.sources import zoo_torch_source
+
+    for reference in (
+        "resnet-50?image=64&training=1",  # convolutions, sums of gradients
+        "rnnlm-2?steps=3&hidden=16&batch=2&vocabulary=20",  # shared weights, products of two activations
+        "transformer-xl-2?segments=2&segment=8&hidden=16&inner=16&batch=2&vocabulary=20&heads=2&optimizer=momentum",
+    ):
+        source = zoo_torch_source(reference)
+        assert source.graph.is_backward.any()
+        runner = source.make_runner(CPU)
+        assert runner.whole_s() > 0
+        times, _ = runner.op_times_s()
+        silent = [n for n, c, t in zip(source.graph.op_names, source.graph.op_classes, times, strict=True)
+                  if t <= 0 and c != "free"]  # fmt: skip
+        assert silent == []
+
+
+def test_gradients_asked_for_one_by_one_are_those_of_the_whole() -> None:
+    torch = pytest.importorskip("torch")
+    from placewright.costs.measure import training_runner as training
+
+    tape = tiny_tape()
+    module, inputs = tiny_module(tape)
+    graph = mirror_training(tape_graph(tape))
+    runner = training.TrainingRunner(module, inputs, graph, CPU, training.tape_inputs(tape))
+    records, result = runner._forward(training._Stopwatch(is_cuda=False))
+    gradient = {"fc": torch.ones_like(result)}
+    for name, leaf, arguments, output in reversed(records):
+        wanted = runner._wanted(name, arguments)
+        weights = list(leaf.parameters(recurse=False))
+        found = torch.autograd.grad(output, wanted + weights, gradient[name], retain_graph=True)
+        producers = sorted({p for p in runner.inputs_of[name] if p != "x"}, key=graph.index_of.__getitem__)
+        for producer, part in zip(producers, found, strict=False):
+            gradient[producer] = gradient.get(producer, 0) + part
+        for weight, part in zip(weights, found[len(wanted) :], strict=True):
+            weight.kept = part
+    module.zero_grad()
+    module(*inputs).sum().backward()
+    for weight in module.parameters():
+        torch.testing.assert_close(weight.kept, weight.grad)
 
 
 def test_every_node_of_an_exported_program_is_timed(tmp_path: Path) -> None:
@@ -115,6 +161,27 @@ def test_openvino_times_fused_groups_and_loses_nothing() -> None:
     in_groups = {name for group in groups for name in group}
     for name, seconds, op_class in zip(graph.op_names, times, graph.op_classes, strict=True):
         assert seconds > 0 or op_class == "free" or name in in_groups, name
+
+
+def test_openvino_joins_layers_named_after_onnx_nodes_and_tensors(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    pytest.importorskip("onnx_ir")
+    torch = pytest.importorskip("torch")
+    module, inputs = tiny_module(tiny_tape())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            torch.onnx.export(module, inputs, str(tmp_path / "tiny.onnx"), dynamo=False)
+        except (ImportError, AttributeError) as error:
+            pytest.skip(f"this torch writes no ONNX without further packages: {error}")
+    from placewright.costs.measure.sources import open_source
+
+    source = open_source(str(tmp_path / "tiny.onnx"), "openvino")
+    runner: Any = source.make_runner(CPU)
+    runner.whole_s()
+    times, _ = runner.op_times_s()
+    product = source.graph.op_classes.index("matmul")  # the last op: its layer is called after the model's output
+    assert times[product] > 0
 
 
 def test_a_profile_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,7 +241,14 @@ def test_ctrl_c_keeps_what_is_measured_and_resume_goes_on(tmp_path: Path, capsys
     [
         (["profile", "zoo:resnet-50?image=32", "--cluster", "p100x2", "-o", "{out}"], "torch sees no device 'cuda'"),
         (["profile", "zoo:chain", "--cluster", "cores:1", "-o", "{out}"], "without operators that could run"),
-        (["profile", "zoo:resnet-50?training=1", "--cluster", "cores:1", "-o", "{out}"], "training graph"),
+        (
+            ["profile", "zoo:resnet-50?training=1", "--runtime", "openvino", "--cluster", "cores:1", "-o", "{out}"],
+            "OpenVINO does not train",
+        ),
+        (
+            ["profile", "zoo:resnet-50?training=1&image=32", "--cluster", "cores:1", "-o", "{out}"],
+            "device kind 'f32': the model does not run there: Expected more than 1 value per channel",
+        ),
         (["profile", "zoo:resnet-50", "-o", "{out}"], "needs one MODEL, --cluster and -o"),
         (["profile", "zoo:resnet-50", "--cluster", "cores:1", "-o", "{out}", "--kinds", "gpu"], "no kind 'gpu'"),
         (["profile", "zoo:resnet-50", "--cluster", "cores:1", "-o", "{out}", "--runtime", "tf"], "runtime 'tf'"),

@@ -103,12 +103,13 @@ def assemble(
 
 
 def fingerprint(graph: OpGraph) -> str:
-    """A hash of op names, types, tensor shapes and edges; weights' values play no part."""
+    """A hash of op names, types, tensor shapes and bytes, and edges; weights' values play no part."""
     digest = hashlib.sha256()
     for part in (graph.op_names, graph.op_types, graph.tensor_shapes):
         digest.update(repr(part).encode("utf-8", "surrogatepass"))
     for array in (graph.tensor_producer, graph.consumer_ptr, graph.consumer_op):
         digest.update(np.ascontiguousarray(array, dtype="<i4").tobytes())
+    digest.update(np.ascontiguousarray(graph.tensor_bytes, dtype="<f8").tobytes())
     return digest.hexdigest()
 
 

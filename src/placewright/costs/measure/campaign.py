@@ -18,8 +18,10 @@ from placewright.costs.measure.runner import Runner
 from placewright.costs.measure.timing import median_and_spread
 from placewright.costs.roofline import supported_ops
 from placewright.errors import InputError
+from placewright.frontends.base import one_line
 from placewright.graph import OpGraph
 from placewright.profile import CopyCurve, Measurement, Profile, graph_fingerprint, united_groups
+from placewright.text import shown
 
 _WARM_UP_RUNS = 3
 _COPY_REPEATS = 15
@@ -63,7 +65,10 @@ def measure(
     done = [kind for kind in kinds if journal.found(_passes(kind))]
     if not done:
         raise InputError("stopped before anything was measured; nothing is written")
-    return Finding(_profile(graph, done, journal, calibrate), is_complete)
+    try:
+        return Finding(_profile(graph, done, journal, calibrate), is_complete)
+    except (ValueError, TypeError, IndexError) as error:  # only an earlier run's side file can be so wrong
+        raise InputError("what an earlier run left is damaged: leave out --resume") from error
 
 
 def _measure_kind(
@@ -77,10 +82,13 @@ def _measure_kind(
     if len(journal.found(_passes(kind))) >= repeats:
         return
     say(f"{kind.name}: preparing")
-    runner = make_runner(kind)
-    for _ in range(_WARM_UP_RUNS):
-        runner.whole_s()
-        runner.op_times_s()
+    try:
+        runner = make_runner(kind)
+        _warm_up(runner, max_seconds)
+    except (RuntimeError, ValueError) as error:  # out of memory, a kernel that is not there, a shape it refuses
+        raise InputError(
+            f"device kind '{shown(kind.name)}': the model does not run there: {one_line(error)}"
+        ) from error
     if not journal.found(f"setting {kind.name}"):
         journal.add(f"setting {kind.name}", [runner.setting, runner.groups])
     start = time.monotonic()
@@ -94,6 +102,15 @@ def _measure_kind(
         say(f"{kind.name}: pass {done + 1} of {repeats}, {whole_s * 1e3:.4g} ms")
 
 
+def _warm_up(runner: Runner, max_seconds: float) -> None:
+    start = time.monotonic()
+    for _ in range(_WARM_UP_RUNS):
+        runner.whole_s()
+        runner.op_times_s()
+        if time.monotonic() - start > max_seconds / 4:
+            return
+
+
 def _measure_copies(cluster: Cluster, kinds: Sequence[DeviceKind], journal: Journal, say: Say) -> None:
     measured = {kind.name for kind in kinds}
     for link, source, target in link_ends(cluster):
@@ -102,8 +119,9 @@ def _measure_copies(cluster: Cluster, kinds: Sequence[DeviceKind], journal: Jour
         way = [_copy_device(end) for end in (source, target)]
         curve = f"{_CURVE}{link.name}"
         for size_bytes in COPY_SIZES_BYTES:
-            copy = copier(way[0], way[1], size_bytes)
-            if copy is None or any(found[:3] == [*way, size_bytes] for found in journal.found(curve)):
+            is_known = any(found[:3] == [*way, size_bytes] for found in journal.found(curve))
+            copy = None if is_known else copier(way[0], way[1], size_bytes)
+            if copy is None:
                 continue
             say(f"{link.name}: copies of {size_bytes} bytes")
             copy()

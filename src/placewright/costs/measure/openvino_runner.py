@@ -59,9 +59,9 @@ class Join:
 
     def __init__(self, graph: OpGraph, runtime_model: Any) -> None:
         self._n_ops = graph.n_ops
-        by_path = {path: v for v, path in enumerate(graph.module_paths) if path} | graph.index_of
+        by_name = _ops_by_name(graph)
         nodes = list(runtime_model.get_ordered_ops())
-        members = {node.get_friendly_name(): _members(node, graph, by_path) for node in nodes}
+        members = {node.get_friendly_name(): _members(node, graph, by_name) for node in nodes}
         groups = [*members.values(), *_absorbed(graph, {v for ops in members.values() for v in ops})]
         self.groups = united_groups([[graph.op_names[v] for v in ops] for ops in groups])
         leader_of = {v: v for v in range(graph.n_ops)}
@@ -82,16 +82,25 @@ class Join:
         return times, borrowed_s
 
 
-def _members(node: Any, graph: OpGraph, by_path: dict[str, int]) -> list[int]:
+def _ops_by_name(graph: OpGraph) -> dict[str, int]:
+    """Return ops by all that a layer may be named after: the op, what it produces, its module."""
+    tensors = zip(graph.tensor_names, graph.tensor_producer.tolist(), strict=True)
+    paths = {path: v for v, path in enumerate(graph.module_paths) if path}
+    return paths | {name: v for name, v in tensors if name} | graph.index_of
+
+
+def _members(node: Any, graph: OpGraph, by_name: dict[str, int]) -> list[int]:
     information = node.get_rt_info()
     if "originalLayersNames" not in information or _kind_of(node) in ("Const", "Input", "Output"):
         return []
-    found = []
+    found = set()
     for layer in information["originalLayersNames"].astype(str).split(","):
-        op = graph.index_of.get(layer, by_path.get(path_of_name(layer)))
+        # A frontend that makes several layers out of an op appends to its name: Gemm/WithoutBiases.
+        names = (layer, layer.rpartition("/")[0], path_of_name(layer))
+        op = next((by_name[name] for name in names if name in by_name), None)
         if op is not None and graph.op_classes[op] != "free":
-            found.append(op)
-    return sorted(set(found))
+            found.add(op)
+    return sorted(found)
 
 
 def _kind_of(node: Any) -> str:

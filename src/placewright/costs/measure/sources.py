@@ -51,11 +51,11 @@ def _zoo_source(reference: str, runtime: str) -> Source:
     from placewright.zoo import zoo_graph, zoo_module
 
     graph = zoo_graph(reference)
-    if graph.is_backward.any():
-        raise InputError(f"zoo:{shown(reference)}: a training graph cannot be measured: leave out 'training'")
-    module, inputs = zoo_module(reference)
     if runtime == "torch":
-        return Source(graph, runtime, module_maker(module, inputs, graph))
+        return zoo_torch_source(reference)
+    if graph.is_backward.any():
+        raise InputError(f"zoo:{shown(reference)}: OpenVINO does not train: measure it with --runtime torch")
+    module, inputs = zoo_module(reference)
     import openvino as ov
 
     model = ov.convert_model(module, example_input=inputs)
@@ -63,15 +63,18 @@ def _zoo_source(reference: str, runtime: str) -> Source:
     return Source(graph, runtime, _openvino_maker(model, [x.numpy() for x in inputs], graph))
 
 
-def module_maker(module: Any, inputs: Any, graph: OpGraph) -> Callable[[DeviceKind], Runner]:
-    """Return what puts a zoo module on a kind of device."""
+def zoo_torch_source(reference: str) -> Source:
+    """Open a zoo model, inference or training step, for measuring in torch; needs no other package."""
+    from placewright.costs.measure.torch_runner import ModuleRunner
+    from placewright.costs.measure.training_runner import TrainingRunner, tape_inputs
+    from placewright.zoo import zoo_graph, zoo_module, zoo_tape
 
-    def make(kind: DeviceKind) -> Runner:
-        from placewright.costs.measure.torch_runner import ModuleRunner
-
-        return ModuleRunner(module, inputs, graph, kind)
-
-    return make
+    graph = zoo_graph(reference)
+    module, inputs = zoo_module(reference)
+    if not graph.is_backward.any():
+        return Source(graph, "torch", lambda kind: ModuleRunner(module, inputs, graph, kind))
+    inputs_of = tape_inputs(zoo_tape(reference))
+    return Source(graph, "torch", lambda kind: TrainingRunner(module, inputs, graph, kind, inputs_of))
 
 
 def _exported_source(path: str, shapes: Mapping[str, tuple[int, ...]]) -> Source:

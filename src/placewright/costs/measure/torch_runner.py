@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class TorchRunner(ABC):
         name = torch.cuda.get_device_name(self.device) if self.is_cuda else "cpu"
         software = f"torch {torch.__version__}"
         self.setting = Setting("torch", name, threads, kind.precision or "as the model is", software)
-        self._threads = threads
+        self.threads = threads
         self._events: dict[int, Any] = {}
 
     @abstractmethod
@@ -65,16 +66,16 @@ class TorchRunner(ABC):
         """Run the model; call ``mark`` with the number of each op that has ended."""
 
     def whole_s(self) -> float:
-        torch.set_num_threads(self._threads)
+        torch.set_num_threads(self.threads)
         with torch.inference_mode():
-            self._wait()
+            self.wait()
             start = time.perf_counter()
             self.run(None)
-            self._wait()
+            self.wait()
             return time.perf_counter() - start
 
     def op_times_s(self) -> tuple[FloatArray, float]:
-        torch.set_num_threads(self._threads)
+        torch.set_num_threads(self.threads)
         times = np.zeros(self.n_ops)
         with torch.inference_mode():
             order, ends = self._timed_on_cuda() if self.is_cuda else self._timed_on_cpu()
@@ -106,11 +107,11 @@ class TorchRunner(ABC):
             order.append(op)
             self._event(len(order)).record(stream)
 
-        self._wait()
+        self.wait()
         stream = torch.cuda.current_stream(self.device)
         self._event(0).record(stream)
         self.run(mark)
-        self._wait()
+        self.wait()
         first = self._event(0)
         return order, [first.elapsed_time(self._event(i)) * 1e-3 if i else 0.0 for i in range(len(order) + 1)]
 
@@ -120,7 +121,8 @@ class TorchRunner(ABC):
             self._events[number] = event(enable_timing=True)
         return self._events[number]
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Let the device finish."""
         if self.is_cuda:
             torch.cuda.synchronize(self.device)
 
@@ -168,11 +170,12 @@ class ExportedRunner(TorchRunner):
             if node.op == "placeholder":
                 values[node] = self._bound[node.name]
             elif node.op == "get_attr":
-                values[node] = getattr(self._modules, node.target)
+                values[node] = attrgetter(node.target)(self._modules)
             elif node.op == "call_function":
-                values[node] = node.target(
-                    *map_arg(node.args, values.__getitem__), **map_arg(node.kwargs, values.__getitem__)
-                )
+                options = dict(map_arg(node.kwargs, values.__getitem__))
+                if options.get("device") is not None:  # made where the program was exported
+                    options["device"] = self.device
+                values[node] = node.target(*map_arg(node.args, values.__getitem__), **options)
                 if mark is not None and node in self._op_of_node:
                     mark(self._op_of_node[node])
             for dead in self._dead.get(node, ()):
