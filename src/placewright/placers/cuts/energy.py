@@ -80,10 +80,10 @@ def _grouped(index: NDArray[Any], values: NDArray[Any], n: int) -> tuple[IntArra
     return _pointers(index, n), values[np.argsort(index, kind="stable")].astype(np.int32)
 
 
-def labelling_value(energy: Energy, label: IntArray) -> float:
-    """Seconds of all ops and copies."""
+def labelling_value(energy: Energy, label: IntArray, unary_s: FloatArray | None = None) -> float:
+    """Seconds of all ops and copies; ``unary_s`` [units, devices] may stand in for the units' times."""
     e = energy
-    times = float(e.time_s[np.arange(e.n_units), label].sum())
+    times = float((e.time_s if unary_s is None else unary_s)[np.arange(e.n_units), label].sum())
     seen = np.full(e.n_devices, -1, dtype=np.int64)
     return times + float(
         copies_value(e.home, e.reader_ptr, e.reader, e.copy_s, e.direct, e.to_host, e.from_host, label, seen)

@@ -79,7 +79,7 @@ def fuse(
 
 
 @njit(cache=True, nogil=True)
-def _any_term(
+def any_term(
     weight: float, side: int, who: Any, count: int, home: int, tail: Any, head: Any, capacity: Any, ends: Any,
     n_arcs: int, n_nodes: int,
 ) -> tuple[int, int]:  # fmt: skip
@@ -154,13 +154,13 @@ def _network(
                 if node[v] >= 0 and (first[v] if side == STAYS else second[v]) == d:
                     who[count] = node[v]
                     count += 1
-            n_arcs, n_nodes = _any_term(
+            n_arcs, n_nodes = any_term(
                 min(cost_s, cost_r), side, who, count, -1, tail, head, capacity, ends, n_arcs, n_nodes
             )
             if h < 0:
                 continue
             if (cost_r > cost_s) == (side == STAYS):
-                n_arcs, n_nodes = _any_term(
+                n_arcs, n_nodes = any_term(
                     abs(cost_r - cost_s), side, who, count, h, tail, head, capacity, ends, n_arcs, n_nodes
                 )
             elif cost_r != cost_s:
@@ -198,5 +198,5 @@ def _network(
                 if node[v] >= 0 and d != at and direct[at, d] < 0:
                     who[count] = node[v]
                     count += 1
-            n_arcs, n_nodes = _any_term(up, side, who, count, h, tail, head, capacity, ends, n_arcs, n_nodes)
+            n_arcs, n_nodes = any_term(up, side, who, count, h, tail, head, capacity, ends, n_arcs, n_nodes)
     return n_arcs, n_nodes, constant, exact
