@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from placewright.graph import FloatArray, IntArray
+from placewright.graph import BoolArray, FloatArray, IntArray
 from placewright.placers.units import movable_units
 from placewright.problem import Problem, once_per_problem
 
@@ -49,24 +49,68 @@ def energy_of(problem: Problem) -> Energy:
     pairs = np.unique(g.edge_tensor.astype(np.int64) * n_units + units.unit_of_op[g.consumer_op])
     tensor, reader = pairs // n_units, pairs % n_units
     outside = reader != home[tensor]
-    tensor, reader = tensor[outside], reader[outside].astype(np.int32)
+    tensor, reader = tensor[outside], reader[outside]
     kept, tensor = np.unique(tensor, return_inverse=True)
-    home = home[kept].astype(np.int32)
     copy_s = np.concatenate([problem.tensor_copy_s[kept], np.zeros((len(kept), 1))], axis=1)
     none = copy_s.shape[1] - 1
+    return _compiled(
+        units.time_s,
+        units.memory_bytes,
+        home[kept],
+        tensor,
+        reader,
+        copy_s,
+        links.direct,
+        np.where(links.to_host < 0, none, links.to_host).astype(np.int32),
+        np.where(links.from_host < 0, none, links.from_host).astype(np.int32),
+    )
+
+
+def sub_energy(energy: Energy, keep: BoolArray) -> Energy:
+    """The part of some units alone: tensors that they make, as far as they read them."""
+    e = energy
+    tensor = np.repeat(np.arange(len(e.home)), np.diff(e.reader_ptr))
+    inside = keep[e.home[tensor]] & keep[e.reader]
+    kept, tensor = np.unique(tensor[inside], return_inverse=True)
+    number = np.cumsum(keep) - 1
+    return _compiled(
+        e.time_s[keep],
+        e.memory_bytes[keep],
+        number[e.home[kept]],
+        tensor,
+        number[e.reader[inside]],
+        e.copy_s[kept],
+        e.direct,
+        e.to_host,
+        e.from_host,
+    )
+
+
+def _compiled(
+    time_s: FloatArray,
+    memory_bytes: FloatArray,
+    home: NDArray[Any],
+    tensor: NDArray[Any],
+    reader: NDArray[Any],
+    copy_s: FloatArray,
+    direct: IntArray,
+    to_host: IntArray,
+    from_host: IntArray,
+) -> Energy:
+    """Join (tensor, reader) pairs, sorted by tensor, with the rest."""
     touch_ptr, touch = _grouped(
-        np.concatenate([home, reader]), np.concatenate([np.arange(len(kept)), tensor]), n_units
+        np.concatenate([home, reader]), np.concatenate([np.arange(len(home)), tensor]), len(time_s)
     )
     return Energy(
-        time_s=units.time_s,
-        memory_bytes=units.memory_bytes,
-        home=home,
-        reader_ptr=_pointers(tensor, len(kept)),
-        reader=reader,
+        time_s=np.ascontiguousarray(time_s),
+        memory_bytes=memory_bytes,
+        home=home.astype(np.int32),
+        reader_ptr=_pointers(tensor, len(home)),
+        reader=reader.astype(np.int32),
         copy_s=np.ascontiguousarray(copy_s),
-        direct=links.direct,
-        to_host=np.where(links.to_host < 0, none, links.to_host).astype(np.int32),
-        from_host=np.where(links.from_host < 0, none, links.from_host).astype(np.int32),
+        direct=direct,
+        to_host=to_host,
+        from_host=from_host,
         touch_ptr=touch_ptr,
         touch=touch,
     )

@@ -107,7 +107,8 @@ class _State:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _tensor_cost(t: int, s: int, copy_s: Any, direct: Any, to_host: Any, from_host: Any, readers: Any) -> float:
+def tensor_cost(t: int, s: int, copy_s: Any, direct: Any, to_host: Any, from_host: Any, readers: Any) -> float:
+    """Seconds of a tensor's copies from device ``s`` to wherever ``readers`` [tensors, devices] counts any."""
     total = 0.0
     through_host = False
     for d in range(direct.shape[0]):
@@ -132,13 +133,13 @@ def _delta(
     for k in range(touch_ptr[v], touch_ptr[v + 1]):
         t = touch[k]
         s = label[home[t]]
-        change -= _tensor_cost(t, s, copy_s, direct, to_host, from_host, readers)
+        change -= tensor_cost(t, s, copy_s, direct, to_host, from_host, readers)
         if home[t] == v:
-            change += _tensor_cost(t, new, copy_s, direct, to_host, from_host, readers)
+            change += tensor_cost(t, new, copy_s, direct, to_host, from_host, readers)
         else:
             readers[t, old] -= 1
             readers[t, new] += 1
-            change += _tensor_cost(t, s, copy_s, direct, to_host, from_host, readers)
+            change += tensor_cost(t, s, copy_s, direct, to_host, from_host, readers)
             readers[t, old] += 1
             readers[t, new] -= 1
     return change
