@@ -22,8 +22,8 @@ SHORTEST_STEP = 1e-3
 
 def priced_cuts(
     energy: Energy, limit_bytes: FloatArray, should_stop: Stop, on_label: Callable[[IntArray, float], None]
-) -> float:
-    """Two devices: the best bound that a price on memory gives. ``on_label`` gets every cut and the bound so far.
+) -> FloatArray:
+    """Two devices: the prices of memory that give the best bound. ``on_label`` gets every cut and the bound so far.
 
     With a price, the optimum is a minimum cut. The bound is concave in the price, so lines through the cheapest cuts
     on both sides of the limit close in on its maximum.
@@ -32,8 +32,9 @@ def priced_cuts(
     bound = free.bound
     on_label(free.label, bound)
     over = used_bytes(energy, free.label) - limit_bytes
+    prices = np.zeros(2)
     if (over <= 0).all() or should_stop():
-        return bound
+        return prices
     full = int(over.argmax())
     limit = float(limit_bytes[full])
     low = (labelling_value(energy, free.label), limit + float(over[full]))
@@ -47,7 +48,8 @@ def priced_cuts(
         unary = energy.time_s.copy()
         unary[:, full] += price * energy.memory_bytes
         cut = two_way_cut(energy, 0, 1, unary, should_stop)
-        bound = max(bound, cut.bound - price * limit)
+        if cut.bound - price * limit > bound:
+            bound, prices[full] = cut.bound - price * limit, price
         on_label(cut.label, bound)
         point = (labelling_value(energy, cut.label), float(used_bytes(energy, cut.label)[full]))
         line = low[0] + price * low[1]
@@ -57,7 +59,7 @@ def priced_cuts(
             low = point
         else:
             high = point
-    return bound
+    return prices
 
 
 class Share(NamedTuple):

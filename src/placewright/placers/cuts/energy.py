@@ -53,7 +53,7 @@ def energy_of(problem: Problem) -> Energy:
     kept, tensor = np.unique(tensor, return_inverse=True)
     copy_s = np.concatenate([problem.tensor_copy_s[kept], np.zeros((len(kept), 1))], axis=1)
     none = copy_s.shape[1] - 1
-    return _compiled(
+    return compiled(
         units.time_s,
         units.memory_bytes,
         home[kept],
@@ -73,7 +73,7 @@ def sub_energy(energy: Energy, keep: BoolArray) -> Energy:
     inside = keep[e.home[tensor]] & keep[e.reader]
     kept, tensor = np.unique(tensor[inside], return_inverse=True)
     number = np.cumsum(keep) - 1
-    return _compiled(
+    return compiled(
         e.time_s[keep],
         e.memory_bytes[keep],
         number[e.home[kept]],
@@ -86,7 +86,7 @@ def sub_energy(energy: Energy, keep: BoolArray) -> Energy:
     )
 
 
-def _compiled(
+def compiled(
     time_s: FloatArray,
     memory_bytes: FloatArray,
     home: NDArray[Any],

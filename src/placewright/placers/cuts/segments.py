@@ -10,14 +10,13 @@ from numba import njit
 
 from placewright.evaluate.sequential import find_segments, overhead_total
 from placewright.graph import BoolArray, IntArray
-from placewright.placers.cuts.energy import Energy, energy_of, labelling_value
+from placewright.placers.cuts.energy import energy_of, labelling_value
 from placewright.placers.cuts.fusion import Fused, fuse
 from placewright.placers.cuts.local import used_bytes
 from placewright.placers.cuts.moves import Stop
 from placewright.placers.units import movable_units
 from placewright.problem import Problem
 
-COPY_FACTORS = (2.0, 4.0, 8.0, 16.0, 64.0)  # dearer copies: fewer segments
 MOST_SHIFTS = 200  # segments that are split and shifted one by one
 
 
@@ -110,16 +109,6 @@ def _closure(marked: Any, source: Any, target: Any) -> Any:
                 marked[target[e]] = True
                 grows = True
     return marked
-
-
-def dearer_copies(problem: Problem) -> Iterator[Energy]:
-    """Energies whose best labellings tend to have fewer and fewer segments."""
-    energy = energy_of(problem)
-    per_crossing = float(problem.arrays.segment_overhead_s.mean())
-    for factor in COPY_FACTORS:
-        copy_s = energy.copy_s * factor
-        copy_s[:, :-1] += per_crossing * (factor - 1) / COPY_FACTORS[-1]
-        yield energy._replace(copy_s=copy_s)
 
 
 class _Segments(NamedTuple):

@@ -16,11 +16,11 @@ from placewright.placers.cuts.branch import branch_and_bound
 from placewright.placers.cuts.dual import PlacedOnce, priced_cuts
 from placewright.placers.cuts.energy import energy_of, labelling_value
 from placewright.placers.cuts.local import annealed, fits, repaired
-from placewright.placers.cuts.moves import improve_by_cuts, starting_labels
+from placewright.placers.cuts.moves import improve_by_cuts, starting_labels, two_way_cut
+from placewright.placers.cuts.paths import PathMix
 from placewright.placers.cuts.segments import (
     Score,
     counts_segments,
-    dearer_copies,
     improve_segments,
     least_overhead,
     score_of,
@@ -31,6 +31,8 @@ from placewright.problem import Problem
 
 BRANCHING_BITS = 60  # units x log2(devices) up to which branch and bound is worth its share of the time
 BRANCHING_SHARE = 0.3
+MIXING_STEPS, MIXING_SHARE = 30, 0.4
+MOST_FEES = 12  # doublings of the price of a segment, where their number is limited
 DUAL_STEPS, DUAL_SHARE = 400, 0.4
 ANNEALING_UNITS, ANNEALING_MOVES = 20_000, 2_000_000
 PROGRAMME_COLUMNS = 60_000  # beyond, the first relaxation takes longer than most budgets
@@ -74,12 +76,14 @@ class _Search:
         self.labelling_bound = 0.0  # without segments
         self.few_segments_bound = 0.0  # for at most two segments
         self.bound = 0.0
+        self.mixed_energy = self.energy  # with the overheads along some paths, once they are known
+        self.prices = np.zeros(problem.n_devices)  # of memory
         self.impossible = ""
         self.scored = 0
 
     def run(self) -> Found:
         self.offer(starting_labels(self.energy)[0])
-        for stage in (self.cut, self.few_segments, self.branch, self.price, self.anneal, self.programme):
+        for stage in (self.cut, self.few_segments, self.branch, self.mix, self.price, self.anneal, self.programme):
             if self.budget.expired() or self.is_proven() or self.impossible:
                 break
             stage()
@@ -117,6 +121,10 @@ class _Search:
             if self.few_segments_bound > 0:
                 more = self.labelling_bound + least_overhead(self.problem, 3) if most > 2 else math.inf
                 bound = max(bound, min(self.few_segments_bound, more))
+        self.raise_total(bound)
+
+    def raise_total(self, bound: float) -> None:
+        """Note a bound with everything in it."""
         if self.bound < bound < math.inf:
             self.bound = bound
             self.report()
@@ -135,7 +143,7 @@ class _Search:
                 self.raise_bound(bound)
                 self.offer(label)
 
-            self.raise_bound(priced_cuts(e, self.limit, self.should_stop, on_cut))
+            self.prices = priced_cuts(e, self.limit, self.should_stop, on_cut)
         else:
             self.raise_bound(float(e.time_s.min(axis=1).sum()) * (1 - 1e-12))
             reached: list[IntArray] = []
@@ -176,11 +184,6 @@ class _Search:
         self.raise_bound(self.labelling_bound)
         assert self.label is not None
         self.offer(improve_segments(self.problem, self.label, self.should_stop))
-        for energy in dearer_copies(self.problem):
-            if self.should_stop():
-                return
-            start = improve_by_cuts(energy, starting_labels(energy)[0], should_stop=self.should_stop)
-            self.offer(improve_segments(self.problem, start, self.should_stop))
 
     def branch(self) -> None:
         """Small problems to the end."""
@@ -199,20 +202,63 @@ class _Search:
         elif searched.is_complete:
             self.impossible = f"no placement keeps all limits (proven by search over {searched.nodes:,} nodes)"
 
+    def mix(self) -> None:
+        """Overheads along paths: a bound for two devices, and labellings with fewer segments for any number."""
+        if not self.has_segments or self.energy.n_devices == 1:
+            return
+        assert self.label is not None
+        budget = self.budget.part(MIXING_SHARE * self.budget.remaining_s())
+        most = self.problem.max_segments
+        segment_s, fee = self.problem.arrays.segment_overhead_s.astype(np.float64), 0.0
+        label = self.label
+        for _ in range(MOST_FEES if most is not None else 1):
+            mix = PathMix(self.problem, segment_s + fee)
+            for step in range(MIXING_STEPS):
+                if budget.expired() or self.is_proven():
+                    break
+                mix.mix_in(label, 2 / (step + 2))
+                label = self.best_mixed(mix, label, fee * (most or 0))
+                self.offer(label)
+            if most is None:
+                self.mixed_energy = mix.energy()
+            if budget.expired() or self.is_proven() or score_of(self.problem, label).excess_segments == 0:
+                break
+            fee = 2 * fee or float(segment_s.mean()) or self.score.value / self.energy.n_units
+        if self.scored and not self.should_stop():
+            self.offer(improve_segments(self.problem, self.label, self.should_stop))
+
+    def best_mixed(self, mix: PathMix, label: IntArray, allowance: float) -> IntArray:
+        """The best labelling with the mean overhead of paths; ``allowance`` is what the limit of segments is worth."""
+        energy = mix.energy()
+        priced = energy.time_s + energy.memory_bytes[:, None] * self.prices
+        if energy.n_devices > 2:
+            return improve_by_cuts(energy, label, priced, self.budget.expired)
+        cut = two_way_cut(energy, 0, 1, priced, self.budget.expired)
+        self.raise_total(cut.bound - allowance - float(self.prices @ np.where(self.prices > 0, self.limit, 0.0)))
+        return cut.label
+
     def price(self) -> None:
         """Bounds for more than two devices."""
-        e = self.energy
+        e = self.mixed_energy
         if e.n_devices <= 2:
             return
         assert self.label is not None
         once = PlacedOnce(e, self.limit)
         upper = labelling_value(e, self.label) * (1.0 if self.score.is_valid else 1.1)
         budget = self.budget.part(DUAL_SHARE * self.budget.remaining_s())
-        once.ascend(DUAL_STEPS, upper, lambda: budget.expired() or self.is_proven(), self.raise_bound)
+        once.ascend(DUAL_STEPS, upper, lambda: budget.expired() or self.is_proven(), self.raise_mixed)
         if self.has_limits and not self.is_proven():
-            priced = e.time_s + e.memory_bytes[:, None] * once.memory_price
+            self.prices = once.memory_price
+            priced = e.time_s + e.memory_bytes[:, None] * self.prices
             for start in starting_labels(e, priced)[:2]:
                 self.offer(improve_by_cuts(e, start, priced, self.should_stop))
+
+    def raise_mixed(self, bound: float) -> None:
+        """Note a bound for ``mixed_energy``."""
+        if self.mixed_energy is self.energy:
+            self.raise_bound(bound)
+        else:
+            self.raise_total(bound)
 
     def anneal(self) -> None:
         """Small moves, where memory is tight and large moves are not enough."""
@@ -225,7 +271,7 @@ class _Search:
         """The integer programme with what is left of the time."""
         from placewright.placers.cuts.programme import solve_programme
 
-        e = self.energy
+        e = self.mixed_energy
         per_tensor = e.n_devices**2 if (e.direct >= 0).any() else 2 * e.n_devices
         if e.n_devices == 1 or find_spec("highspy") is None:
             return
@@ -237,7 +283,7 @@ class _Search:
             self.label if self.score.is_valid else None,
             self.budget.remaining_s(),
             self.should_stop,
-            self.raise_bound,
+            self.raise_mixed,
             self.seed,
         )
         if solved.status == "infeasible" and self.label is not None and not self.score.is_valid:
@@ -245,4 +291,4 @@ class _Search:
             return
         if solved.label is not None:
             self.offer(solved.label)
-        self.raise_bound(solved.bound)
+        self.raise_mixed(solved.bound)
