@@ -78,6 +78,8 @@ def separable_copies(energy: Energy) -> tuple[FloatArray, FloatArray]:
     the receiver, and the least that is left over for the sender.
     """
     e, n = energy, energy.n_devices
+    if n == 1:
+        return np.zeros((len(e.home), 1)), np.zeros((len(e.home), 1))
     columns = np.where(e.direct >= 0, e.direct, e.from_host[None, :])
     arrival = e.copy_s[:, columns]  # [tensors, sender, receiver]
     arrival[:, np.arange(n), np.arange(n)] = np.inf
@@ -179,10 +181,6 @@ def _share_network(
     for t in range(home.shape[0]):
         who = reader[reader_ptr[t] : reader_ptr[t + 1]]
         count = who.shape[0]
-        n_arcs, n_nodes = any_term(
-            entering[t], GOES, who, count, home[t], tail, head, capacity, ends, n_arcs, n_nodes
-        )
-        n_arcs, n_nodes = any_term(
-            leaving[t], STAYS, who, count, home[t], tail, head, capacity, ends, n_arcs, n_nodes
-        )
+        n_arcs, n_nodes = any_term(entering[t], GOES, who, count, home[t], tail, head, capacity, ends, n_arcs, n_nodes)
+        n_arcs, n_nodes = any_term(leaving[t], STAYS, who, count, home[t], tail, head, capacity, ends, n_arcs, n_nodes)
     return n_arcs, n_nodes

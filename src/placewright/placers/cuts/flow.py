@@ -131,7 +131,7 @@ def _push_relabel(
     population = np.zeros(n + 2, dtype=np.int32)
     current = np.empty(n, dtype=np.int32)
     reached_sink = counters[0]
-    work, relabel_work, highest = 0, 0, 0
+    work, relabel_work, highest = -n - to.shape[0], 0, 0  # the first distances are free: every call gets somewhere
     period = 6 * n + to.shape[0] // 2
     fresh = False
     while True:

@@ -182,7 +182,7 @@ def _network(
             side = STAYS if any_stays else GOES
             if not always and not any_stays and not any_goes:
                 continue
-            if not always and (any_stays and any_goes or h >= 0 and side == home_side):
+            if not always and ((any_stays and any_goes) or (h >= 0 and side == home_side)):
                 exact = False
                 always = True
             if always:

@@ -27,7 +27,7 @@ def fits(energy: Energy, label: IntArray, limit_bytes: FloatArray) -> bool:
 
 def descended(energy: Energy, label: IntArray, limit_bytes: FloatArray, should_stop: Stop = never) -> IntArray:
     """Move single units while that helps; a device never gets fuller than it may be by a move."""
-    state = _State(energy, label, limit_bytes)
+    state = MovableLabels(energy, label, limit_bytes)
     while not should_stop() and state.sweep(np.inf):
         pass
     return state.label
@@ -35,7 +35,7 @@ def descended(energy: Energy, label: IntArray, limit_bytes: FloatArray, should_s
 
 def repaired(energy: Energy, label: IntArray, limit_bytes: FloatArray, should_stop: Stop = never) -> IntArray | None:
     """Move units out of devices that are too full, cheapest per byte first; ``None`` if that does not get there."""
-    state = _State(energy, label, limit_bytes)
+    state = MovableLabels(energy, label, limit_bytes)
     least = np.where(np.isfinite(energy.time_s), energy.time_s, np.inf).min(axis=1).sum()
     price = FIRST_PRICE * float(least) / max(float(energy.memory_bytes.sum()), 1.0) or 1e-9
     for _ in range(REPAIR_ROUNDS):
@@ -54,7 +54,7 @@ def annealed(
     energy: Energy, label: IntArray, limit_bytes: FloatArray, moves: int, seed: int, should_stop: Stop = never
 ) -> IntArray:
     """Anneal from a labelling within the limits; returns the best one met, within the limits."""
-    state = _State(energy, label, limit_bytes)
+    state = MovableLabels(energy, label, limit_bytes)
     finite = energy.time_s[np.isfinite(energy.time_s)]
     hot = float(finite.mean()) + float(energy.copy_s.mean()) if len(energy.home) else float(finite.mean())
     best = label.copy()
@@ -70,7 +70,7 @@ def annealed(
     return descended(energy, best, limit_bytes, should_stop)
 
 
-class _State:
+class MovableLabels:
     """A labelling with readers counted per tensor and device, and bytes per device."""
 
     def __init__(self, energy: Energy, label: IntArray, limit_bytes: FloatArray) -> None:
@@ -210,9 +210,7 @@ def _anneal(
         change = _delta(v, new, time_s, home, copy_s, direct, to_host, from_host, touch_ptr, touch, label, readers)
         if w >= 0:
             _move(v, new, memory, home, touch_ptr, touch, label, readers, used)
-            change += _delta(
-                w, old, time_s, home, copy_s, direct, to_host, from_host, touch_ptr, touch, label, readers
-            )
+            change += _delta(w, old, time_s, home, copy_s, direct, to_host, from_host, touch_ptr, touch, label, readers)
         if change <= 0.0 or np.random.random() < np.exp(-change / heat):
             if w >= 0:
                 _move(w, old, memory, home, touch_ptr, touch, label, readers, used)

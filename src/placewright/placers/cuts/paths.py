@@ -49,7 +49,9 @@ class PathMix:
         into = self.edge[used, None] * self.segment_s  # [edges, devices]
         # One link class per pair, per way down and per way up: an edge's cost depends on the receiver alone.
         pair = np.where(e.direct >= 0, np.arange(n * n).reshape(n, n), -1).astype(np.int32)
-        copies = np.concatenate([e.copy_s[:, e.direct.ravel()], e.copy_s[:, e.from_host], e.copy_s[:, e.to_host]], axis=1)
+        copies = np.concatenate(
+            [e.copy_s[:, e.direct.ravel()], e.copy_s[:, e.from_host], e.copy_s[:, e.to_host]], axis=1
+        )
         edges = np.concatenate([np.tile(into, n), into, np.zeros_like(into)], axis=1)
         down = n * n + np.arange(n, dtype=np.int32)
         tensor = np.repeat(np.arange(len(e.home)), np.diff(e.reader_ptr))

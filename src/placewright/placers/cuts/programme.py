@@ -1,4 +1,4 @@
-"""The labelling with memory limits as an integer programme: exact for small and medium problems, and a bound on the way.
+"""The labelling with memory limits as an integer programme: exact for small and medium problems, anytime bounds.
 
 Variables: unit u on device d; tensor t enters d (copies through host memory), or goes from s to d (where there are
 direct links); tensor t leaves s upwards. The linear relaxation is the one that the prices in ``dual`` work towards.

@@ -31,6 +31,7 @@ from placewright.problem import Problem
 
 BRANCHING_BITS = 60  # units x log2(devices) up to which branch and bound is worth its share of the time
 BRANCHING_SHARE = 0.3
+SHIFTING_SHARE = 0.25
 MIXING_STEPS, MIXING_SHARE = 30, 0.4
 MOST_FEES = 12  # doublings of the price of a segment, where their number is limited
 DUAL_STEPS, DUAL_SHARE = 400, 0.4
@@ -53,10 +54,9 @@ class MincutPlacer(Placer):
     def warm_up(self, problem: Problem) -> None:
         from placewright.api import load
 
-        for extra in ({}, {"max_segments": 3}):
-            for cluster in ("laptop-npu", "p100x2"):
-                small = load("zoo:layered?ops=12", cluster=cluster, execution="sequential", **extra)
-                self.search(small, Budget(60.0), 0)
+        for cluster in ("laptop-npu", "p100x2"):
+            small = load("zoo:layered?ops=12", cluster=cluster, execution="sequential")
+            self.search(small, Budget(60.0), 0)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         return _Search(problem, budget, seed).run()
@@ -83,7 +83,10 @@ class _Search:
 
     def run(self) -> Found:
         self.offer(starting_labels(self.energy)[0])
-        for stage in (self.cut, self.few_segments, self.branch, self.mix, self.price, self.anneal, self.programme):
+        stages = [self.cut, self.few_segments, self.branch, self.mix, self.price, self.anneal, self.programme]
+        if self.has_limits and self.has_segments:
+            stages.insert(3, self.price)  # prices of memory before those of segments
+        for stage in stages:
             if self.budget.expired() or self.is_proven() or self.impossible:
                 break
             stage()
@@ -182,8 +185,13 @@ class _Search:
             return
         self.few_segments_bound = least
         self.raise_bound(self.labelling_bound)
+        self.shift_segments()
+
+    def shift_segments(self) -> None:
+        """Better the incumbent by moves of whole segments, for a share of the time."""
         assert self.label is not None
-        self.offer(improve_segments(self.problem, self.label, self.should_stop))
+        budget = self.budget.part(SHIFTING_SHARE * self.budget.remaining_s())
+        self.offer(improve_segments(self.problem, self.label, lambda: budget.expired() or self.is_proven()))
 
     def branch(self) -> None:
         """Small problems to the end."""
@@ -224,8 +232,7 @@ class _Search:
             if budget.expired() or self.is_proven() or score_of(self.problem, label).excess_segments == 0:
                 break
             fee = 2 * fee or float(segment_s.mean()) or self.score.value / self.energy.n_units
-        if self.scored and not self.should_stop():
-            self.offer(improve_segments(self.problem, self.label, self.should_stop))
+        self.shift_segments()
 
     def best_mixed(self, mix: PathMix, label: IntArray, allowance: float) -> IntArray:
         """The best labelling with the mean overhead of paths; ``allowance`` is what the limit of segments is worth."""
