@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -29,13 +31,14 @@ from placewright.placers.cuts.segments import (
 from placewright.placers.units import movable_units
 from placewright.problem import Problem
 
+WARM_UP_MODEL, WARM_UP_BYTES = "zoo:layered?ops=12", 8e6  # memory for a part of its weights
 BRANCHING_BITS = 60  # units x log2(devices) up to which branch and bound is worth its share of the time
 BRANCHING_SHARE = 0.3
 SHIFTING_SHARE = 0.25
 MIXING_STEPS, MIXING_SHARE = 30, 0.4
 MOST_FEES = 12  # doublings of the price of a segment, where their number is limited
 DUAL_STEPS, DUAL_SHARE = 400, 0.4
-ANNEALING_UNITS, ANNEALING_MOVES = 20_000, 2_000_000
+ANNEALING_UNITS, ANNEALING_MOVES, ANNEALING_MOVES_PER_UNIT = 20_000, 2_000_000, 4_000
 PROGRAMME_COLUMNS = 60_000  # beyond, the first relaxation takes longer than most budgets
 
 
@@ -53,10 +56,13 @@ class MincutPlacer(Placer):
 
     def warm_up(self, problem: Problem) -> None:
         from placewright.api import load
+        from placewright.cluster_file import load_cluster
 
-        for cluster in ("laptop-npu", "p100x2"):
-            small = load("zoo:layered?ops=12", cluster=cluster, execution="sequential")
-            self.search(small, Budget(60.0), 0)
+        laptop = load_cluster("laptop-npu")
+        devices = tuple(d if d.kind == "cpu" else replace(d, memory_bytes=WARM_UP_BYTES) for d in laptop.devices)
+        for some in (devices, devices[:2]):
+            small = load(WARM_UP_MODEL, cluster=replace(laptop, devices=some), execution="sequential")
+            _Search(small, Budget(60.0), 0).run_all()
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         return _Search(problem, budget, seed).run()
@@ -83,10 +89,7 @@ class _Search:
 
     def run(self) -> Found:
         self.offer(starting_labels(self.energy)[0])
-        stages = [self.cut, self.few_segments, self.branch, self.mix, self.price, self.anneal, self.programme]
-        if self.has_limits and self.has_segments:
-            stages.insert(3, self.price)  # prices of memory before those of segments
-        for stage in stages:
+        for stage in self.stages():
             if self.budget.expired() or self.is_proven() or self.impossible:
                 break
             stage()
@@ -96,6 +99,27 @@ class _Search:
             return Found(None, evaluations=self.scored, note="no placement within the limits was found in the time")
         device = self.label[movable_units(self.problem).unit_of_op]
         return Found(device, bound=self.bound, evaluations=self.scored)
+
+    def stages(self) -> list[Callable[[], None]]:
+        """Cheapest first; prices of memory, where there are limits, before those of segments."""
+        early = [self.price] if self.has_limits and self.has_segments else []
+        return [
+            self.cut,
+            self.few_segments,
+            self.branch,
+            *early,
+            self.mix,
+            self.price,
+            self.anneal,
+            self.programme,
+        ]
+
+    def run_all(self) -> None:
+        """Run every stage, proven or not: so that everything is compiled."""
+        self.offer(starting_labels(self.energy)[0])
+        for stage in self.stages():
+            self.bound = self.labelling_bound = self.few_segments_bound = 0.0
+            stage()
 
     def is_proven(self) -> bool:
         return self.score.is_valid and self.bound >= self.score.value * (1 - OPTIMAL_GAP)
@@ -272,7 +296,8 @@ class _Search:
         if not self.has_limits or not self.score.is_valid or self.energy.n_units > ANNEALING_UNITS:
             return
         assert self.label is not None
-        self.offer(annealed(self.energy, self.label, self.limit, ANNEALING_MOVES, self.seed, self.should_stop))
+        moves = min(ANNEALING_MOVES, ANNEALING_MOVES_PER_UNIT * self.energy.n_units)
+        self.offer(annealed(self.energy, self.label, self.limit, moves, self.seed, self.should_stop))
 
     def programme(self) -> None:
         """The integer programme with what is left of the time."""
