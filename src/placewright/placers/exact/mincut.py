@@ -34,10 +34,11 @@ from placewright.problem import Problem
 WARM_UP_MODEL, WARM_UP_BYTES = "zoo:layered?ops=12", 8e6  # memory for a part of its weights
 BRANCHING_BITS = 60  # units x log2(devices) up to which branch and bound is worth its share of the time
 BRANCHING_SHARE = 0.3
+CUTTING_SHARE = 0.4  # for moves from several starts, more than two devices
 SHIFTING_SHARE = 0.25
 MIXING_STEPS, MIXING_SHARE = 30, 0.4
 MOST_FEES = 12  # doublings of the price of a segment, where their number is limited
-DUAL_STEPS, DUAL_SHARE = 400, 0.4
+DUAL_STEPS, DUAL_SHARE = 400, 0.7
 ANNEALING_UNITS, ANNEALING_MOVES, ANNEALING_MOVES_PER_UNIT = 20_000, 2_000_000, 4_000
 PROGRAMME_COLUMNS = 60_000  # beyond, the first relaxation takes longer than most budgets
 
@@ -174,10 +175,11 @@ class _Search:
         else:
             self.raise_bound(float(e.time_s.min(axis=1).sum()) * (1 - 1e-12))
             reached: list[IntArray] = []
+            budget = self.budget.part(CUTTING_SHARE * self.budget.remaining_s())
             for start in starting_labels(e):
-                if self.budget.expired():
+                if budget.expired():
                     break
-                label = improve_by_cuts(e, start, should_stop=self.budget.expired)
+                label = improve_by_cuts(e, start, should_stop=budget.expired)
                 if not any((label == other).all() for other in reached):
                     reached.append(label)
                     self.offer(label)
