@@ -29,6 +29,7 @@ BUILT_IN = {
     "pipedream": "placewright.placers.pipedream:PipedreamPlacer",
     "local-search": "placewright.placers.local_search:LocalSearchPlacer",
     "milp": "placewright.placers.exact.milp:MilpPlacer",
+    "mincut": "placewright.placers.exact.mincut:MincutPlacer",
     "partition": "placewright.placers.partition:PartitionPlacer",
     "expert": "placewright.placers.expert:ExpertPlacer",
 }
