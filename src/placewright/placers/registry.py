@@ -22,6 +22,8 @@ BUILT_IN = {
     "local-search": "placewright.placers.local_search:LocalSearchPlacer",
     "milp": "placewright.placers.exact.milp:MilpPlacer",
     "partition": "placewright.placers.partition:PartitionPlacer",
+    "greedy": "placewright.placers.greedy:GreedyPlacer",
+    "calls-exact": "placewright.placers.exact.calls:CallsExactPlacer",
     "expert": "placewright.placers.expert:ExpertPlacer",
 }
 GROUP = "placewright.placers"
