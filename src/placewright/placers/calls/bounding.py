@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.placers.calls.frontier import find_frontiers
+from placewright.placers.calls.frontier import Frontiers, find_frontiers
 from placewright.placers.calls.groups import Groups
-from placewright.placers.calls.labels import ANY_NUMBER, Outcome, Solution, solve_labels
+from placewright.placers.calls.labels import ANY_NUMBER, Outcome, solve_labels
 from placewright.placers.calls.realise import realise
 from placewright.placers.calls.relaxed import Relaxed, Sorts, accelerator_sorts, relax
-from placewright.placers.calls.tails import edge_tails
+from placewright.placers.calls.tails import Tails, find_tails
 from placewright.placers.pipeline.lattice import Lattice, enumerate_ideals
+from placewright.placers.pipeline.units import Ints, topological_order
 from placewright.problem import Problem
 
 # Sources and sinks below these shares of the value and of a memory are not units of their own.
@@ -22,6 +24,7 @@ _NEGLIGIBLE = (1e-2, 1e-3, 0.0)
 _WIDTHS = (50, 1000, 20_000)
 _MOST_IDEALS = 600_000
 _MOST_UNITS = 4000
+_ORDERS = 8
 
 
 class Step(NamedTuple):
@@ -33,51 +36,96 @@ class Step(NamedTuple):
 
 
 def bounding_steps(
-    problem: Problem, groups: Groups, best_value: Callable[[], float], should_stop: Callable[[], bool]
+    problem: Problem, groups: Groups, best_value: Callable[[], float], should_stop: Callable[[], bool], seed: int
 ) -> Iterator[Step]:
     """Yield better and better bounds; ``best_value`` is asked before each step, infinite if nothing is known.
 
     A bound of infinity is a proof that there is no valid placement.
     """
     sorts = accelerator_sorts(problem)
-    n_accelerators = sum(len(devices) for devices in sorts.devices)
-    size_before = -1
+    largest_bytes = float(sorts.limit_bytes[np.isfinite(sorts.limit_bytes)].max(initial=0.0))
+    n_units_before = 0
     for share in _NEGLIGIBLE:
-        scale = best_value() if np.isfinite(best_value()) else 0.0
-        largest = sorts.limit_bytes[np.isfinite(sorts.limit_bytes)].max(initial=0.0)
-        relaxed = relax(problem, sorts, negligible_s=share * scale, negligible_bytes=share * float(largest))
+        scale_s = best_value() if np.isfinite(best_value()) else 0.0
+        relaxed = relax(problem, sorts, negligible_s=share * scale_s, negligible_bytes=share * largest_bytes)
         n_units = len(relaxed.host_time_s)
-        if n_units in (0, size_before) or n_units > _MOST_UNITS:
+        if n_units == n_units_before or n_units > _MOST_UNITS:
             continue
-        size_before = n_units
-        edge_tail, start_tail = edge_tails(relaxed)
-        yield Step(float(start_tail.max()) * (1 - 1e-10), None, "path bound")
-        lattice = enumerate_ideals(relaxed, _MOST_IDEALS, should_stop)
-        if not isinstance(lattice, Lattice):
-            continue
-        frontiers = find_frontiers(relaxed, lattice, edge_tail, should_stop)
-        if frontiers is None:
-            continue
-        for width in _WIDTHS:
-            if should_stop():
+        n_units_before = n_units
+        tails = find_tails(relaxed)
+        yield Step(float(tails.start_s.max()) * (1 - 1e-10), None, "the longest path")
+        level = _Level(problem, groups, sorts, relaxed, tails, best_value, should_stop)
+        yield from level.orders(np.random.default_rng(seed))
+        if should_stop():
+            return
+        yield from level.ideals()
+
+
+@dataclass(frozen=True)
+class _Level:
+    problem: Problem
+    groups: Groups
+    sorts: Sorts
+    relaxed: Relaxed
+    tails: Tails
+    best_value: Callable[[], float]
+    should_stop: Callable[[], bool]
+
+    @property
+    def n_accelerators(self) -> int:
+        return sum(len(devices) for devices in self.sorts.devices)
+
+    def orders(self, rng: np.random.Generator) -> Iterator[Step]:
+        """Placements whose pieces are stretches of a topological order, at most one per accelerator."""
+        n_units = len(self.relaxed.host_time_s)
+        for i in range(_ORDERS):
+            if self.should_stop():
                 return
-            outcome = solve_labels(relaxed, lattice, frontiers, best_value(), width, should_stop)
-            yield _step(problem, groups, sorts, relaxed, outcome, f"{len(lattice.parent)} ideals")
-            if outcome.solution is not None and _pieces(outcome.solution) > n_accelerators and not should_stop():
-                few = solve_labels(relaxed, lattice, frontiers, best_value(), width, should_stop, n_accelerators)
-                yield _step(problem, groups, sorts, relaxed, few._replace(bound=0.0), "one piece per accelerator")
+            priority = np.zeros(n_units) if i < 2 else rng.random(n_units)
+            order = topological_order(self.relaxed.successor_ptr, self.relaxed.successor, priority, i % 3 != 1)
+            line = _line(order)
+            frontiers = find_frontiers(self.relaxed, line, self.tails.edge_s, self.should_stop)
+            if frontiers is None:
+                continue
+            outcome = self._solve(line, frontiers, _WIDTHS[0], self.n_accelerators)
+            if outcome.solution is not None:
+                yield Step(0.0, self._realised(outcome), "topological orders")
+
+    def ideals(self) -> Iterator[Step]:
+        """Bounds from all ideals, with more and more labels per ideal, and the placements that come with them."""
+        lattice = enumerate_ideals(self.relaxed, _MOST_IDEALS, self.should_stop)
+        if not isinstance(lattice, Lattice):
+            return
+        frontiers = find_frontiers(self.relaxed, lattice, self.tails.edge_s, self.should_stop)
+        if frontiers is None:
+            return
+        for width in _WIDTHS:
+            if self.should_stop():
+                return
+            outcome = self._solve(lattice, frontiers, width, ANY_NUMBER)
+            yield Step(outcome.bound, self._realised(outcome), f"labels on {len(lattice.parent)} ideals")
+            if outcome.solution is not None and outcome.solution.n_pieces > self.n_accelerators:
+                few = self._solve(lattice, frontiers, width, self.n_accelerators)
+                yield Step(0.0, self._realised(few), "labels with one piece per accelerator")
             if not outcome.is_blended:
-                break
+                return
+
+    def _solve(self, lattice: Lattice, frontiers: Frontiers, width: int, most_pieces: int) -> Outcome:
+        cutoff = self.best_value()
+        return solve_labels(self.relaxed, lattice, frontiers, self.tails, cutoff, width, self.should_stop, most_pieces)
+
+    def _realised(self, outcome: Outcome) -> NDArray[np.int32] | None:
+        if outcome.solution is None:
+            return None
+        return realise(self.problem, self.groups, self.sorts, self.relaxed, outcome.solution)
 
 
-def _step(
-    problem: Problem, groups: Groups, sorts: Sorts, relaxed: Relaxed, outcome: Outcome, note: str
-) -> Step:
-    device = None
-    if outcome.solution is not None:
-        device = realise(problem, groups, sorts, relaxed, outcome.solution)
-    return Step(outcome.bound, device, note)
-
-
-def _pieces(solution: Solution) -> int:
-    return sum(not on_host for _, on_host in solution.groups)
+def _line(order: Ints) -> Lattice:
+    """The lattice of units that can only be taken in this order."""
+    count = len(order)
+    numbers = np.arange(count + 1, dtype=np.int32)
+    units = order.astype(np.int32)
+    last_unit = np.concatenate([np.array([-1], dtype=np.int32), units])
+    return Lattice(
+        numbers - 1, last_unit, np.minimum(np.arange(count + 2), count), units, numbers[1:], np.arange(count + 2)
+    )

@@ -77,7 +77,7 @@ def _fill(
     flag: Any, parent: Any, last_unit: Any, successor_ptr: Any, successor: Any, ancestor: Any, edge_tail: Any,
     widest: int, ptr: Any, unit: Any, tail: Any, wait_ptr: Any, wait: Any,
 ) -> int:  # fmt: skip
-    """Return the number of wait sets, -1 if a frontier is too wide or ``flag`` is set, -2 if the arrays are too small."""
+    """Return the number of wait sets; -1 if a frontier is too wide or ``flag`` is set, -2 if an array is too small."""
     n_units = ancestor.shape[0]
     inside = np.zeros(n_units, dtype=np.bool_)
     one = np.uint64(1)

@@ -17,6 +17,7 @@ from numba import njit
 from placewright.placers.calls.frontier import Frontiers
 from placewright.placers.calls.relaxed import Relaxed
 from placewright.placers.calls.stopping import stop_flag
+from placewright.placers.calls.tails import Tails
 from placewright.placers.pipeline.lattice import Lattice
 
 ANY_NUMBER = 2**30
@@ -32,9 +33,13 @@ class Solution(NamedTuple):
     value: float
     groups: list[tuple[list[int], bool]]  # units, whether they run on the host
 
+    @property
+    def n_pieces(self) -> int:
+        return sum(not on_host for _, on_host in self.groups)
+
 
 class Outcome(NamedTuple):
-    """``bound`` holds for the relaxed problem. ``solution``: the best one, if it can be told and is below the cutoff."""
+    """``bound`` holds for the relaxed problem; ``solution`` is the best one below the cutoff, where it can be told."""
 
     bound: float
     solution: Solution | None
@@ -47,6 +52,7 @@ def solve_labels(
     relaxed: Relaxed,
     lattice: Lattice,
     frontiers: Frontiers,
+    tails: Tails,
     cutoff: float,
     width: int,
     should_stop: Callable[[], bool],
@@ -64,7 +70,7 @@ def solve_labels(
         at = _expand(
             flag, cutoff, _SAME * cutoff if np.isfinite(cutoff) else 0.0, width, most_pieces,
             lattice.edge_ptr, lattice.edge_unit, lattice.edge_target, frontiers.ptr, frontiers.unit,
-            frontiers.tail_s, frontiers.wait_ptr, frontiers.waits,
+            frontiers.tail_s, frontiers.wait_ptr, frontiers.waits, tails.open_s,
             relaxed.host_time_s, relaxed.host_ready_s, relaxed.time_s, relaxed.class_of_unit, relaxed.class_bytes,
             relaxed.limit_bytes, relaxed.successor_ptr, relaxed.tensor_producer, relaxed.consumer_ptr, relaxed.in_s,
             relaxed.out_s, relaxed.output_ptr, relaxed.output, relaxed.input_ptr, relaxed.input,
@@ -138,7 +144,7 @@ def _least_pending(first: int, head: Any, rank: Any, link: Any) -> float:
 @njit(cache=True, nogil=True)
 def _expand(  # type: ignore[no-untyped-def]
     flag, cutoff, tolerance, width, most_pieces,
-    edge_ptr, edge_unit, edge_target, slot_ptr, slot_unit, slot_tail, wait_ptr, waits,
+    edge_ptr, edge_unit, edge_target, slot_ptr, slot_unit, slot_tail, wait_ptr, waits, open_tail,
     host_time, host_ready, time, class_of_unit, class_bytes, limit, successor_ptr, tensor_producer, consumer_ptr,
     in_s, out_s, output_ptr, output, input_ptr, inputs,
     head, count, value, rank, pieces, link, origin, label_ideal, on_host, counters,
@@ -189,7 +195,8 @@ def _expand(  # type: ignore[no-untyped-def]
             n_labels = width
         for s in range(slot_ptr[ideal], slot_ptr[ideal + 1]):
             position[slot_unit[s]] = s - slot_ptr[ideal] + 1
-        start = np.zeros((n_units + 1, n_labels))
+        start = np.empty((n_units + 1, n_labels))
+        start[0] = 0.0
         depth = 0
         at[0] = ideal
         cursor[0] = edge_ptr[ideal]
@@ -251,7 +258,7 @@ def _expand(  # type: ignore[no-untyped-def]
                 earliest = np.inf
                 for i in range(n_labels):
                     earliest = min(earliest, start[depth, i])
-                undo = earliest + low >= cutoff
+                undo = earliest + low + open_tail[u] >= cutoff
                 first_slot, n_slots = slot_ptr[target], slot_ptr[target + 1] - slot_ptr[target]
                 for s in range(n_slots):
                     w = slot_unit[first_slot + s]

@@ -29,7 +29,7 @@ def realise(
     for units, on_host in solution.groups:
         members = groups.of_op[np.flatnonzero(np.isin(relaxed.unit_of_op, units))]
         block = [g for g in np.unique(members).tolist() if device[g] < 0]
-        home = -1 if on_host or not block else _own_accelerator(problem, groups, sorts, left, block)
+        home = -1 if on_host or not block else _own_accelerator(groups, left, block)
         if home >= 0:
             device[block] = home
         elif on_host:
@@ -51,9 +51,7 @@ def realise(
     return device[groups.of_op]
 
 
-def _own_accelerator(
-    problem: Problem, groups: Groups, sorts: Sorts, left: list[list[int]], block: list[int]
-) -> int:
+def _own_accelerator(groups: Groups, left: list[list[int]], block: list[int]) -> int:
     """Take the fastest accelerator that is still free and may hold the block; -1 if there is none."""
     size = float(groups.size_bytes[block].sum())
     fitting = [

@@ -147,7 +147,17 @@ def relax(problem: Problem, sorts: Sorts, *, negligible_s: float, negligible_byt
     for i, v in enumerate(main.tolist()):
         ready[i] = sources.ready_for(v)
     return _assembled(
-        unit_of_op, _unit_host_times(problem, host, unit, main), ready, time, class_of_unit, group_bytes[classes], sorts, producer, consumers, into, out
+        unit_of_op,
+        _unit_host_times(problem, host, unit, main),
+        ready,
+        time,
+        class_of_unit,
+        group_bytes[classes],
+        sorts,
+        producer,
+        consumers,
+        into,
+        out,
     )
 
 
@@ -278,14 +288,10 @@ class _Sources:
         self.cost_s: dict[int, FloatArray] = {}  # per tensor: the least that a piece that reads it pays
         self.finish_s: dict[int, float] = {}  # per op
 
-    def takes(
-        self, v: int, group: Ints, group_bytes: FloatArray, negligible_s: float, negligible_bytes: float
-    ) -> bool:
+    def takes(self, v: int, group: Ints, group_bytes: FloatArray, negligible_s: float, negligible_bytes: float) -> bool:
         g = self.graph
         inputs = g.input_tensor[g.input_ptr[v] : g.input_ptr[v + 1]].tolist()
-        tensors = [
-            t for t in range(g.tensor_ptr[v], g.tensor_ptr[v + 1]) if g.consumer_ptr[t] < g.consumer_ptr[t + 1]
-        ]
+        tensors = [t for t in range(g.tensor_ptr[v], g.tensor_ptr[v + 1]) if g.consumer_ptr[t] < g.consumer_ptr[t + 1]]
         if not tensors or any(t not in self.cost_s for t in inputs):
             return False
         readers = np.concatenate([g.consumer_op[g.consumer_ptr[t] : g.consumer_ptr[t + 1]] for t in tensors])

@@ -47,8 +47,14 @@ class CallsExactPlacer(Placer):
     def warm_up(self, problem: Problem) -> None:
         from placewright.api import load
 
+        DpPlacer().warm_up(problem)
         small = load("zoo:chain?ops=3", cluster="p100x2", execution="calls")
-        self.search(small, Budget(60.0, evaluations=100), 0)
+        self.search(small, Budget(60.0), 0)
+        groups, start = groups_of(small), np.zeros(small.n_ops, dtype=np.int32)
+        for _ in bounding_steps(small, groups, lambda: math.inf, lambda: False, 0):
+            pass  # every kernel once, however early the search above was done
+        anneal(small, groups, start, 10, 0.1, 0, 1, lambda: False)
+        enumerate_placements(small, groups, math.inf, 100, lambda: False)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         return _Search(problem, budget, seed, self.slots).run()
@@ -65,7 +71,7 @@ class _Search:
     def run(self) -> Found:
         self._starts()
         self._anneal(self._first(), _FIRST_STEPS, 0.05, 0)
-        for step in bounding_steps(self.problem, self.groups, lambda: self.value, self.budget.expired):
+        for step in bounding_steps(self.problem, self.groups, lambda: self.value, self.budget.expired, self.seed):
             self._raise_bound(step.bound, step.note)
             if step.device_of_op is not None:
                 self._offer(step.device_of_op[None, :])
@@ -102,7 +108,7 @@ class _Search:
         for i in np.argsort(values, kind="stable").tolist():
             if not values[i] < self.value:
                 return
-            if self.slots is None or _most_pieces(self.problem, rows[i]) <= self.slots:
+            if self.slots is None or most_pieces(self.problem, rows[i]) <= self.slots:
                 self.device, self.value = rows[i].astype(np.int32), float(values[i])
                 self.budget.report(self.value, self.bound, self.evaluations)
                 return
@@ -159,7 +165,7 @@ class _Search:
             idle, number = 0 if gained else idle + 1, number + 1
 
 
-def _most_pieces(problem: Problem, device: NDArray[np.int32]) -> int:
+def most_pieces(problem: Problem, device: NDArray[np.int32]) -> int:
     """Calls of the accelerator that is called most often."""
     group = np.empty(problem.n_ops, dtype=np.int32)
     find_pieces(problem.arrays, device, group)
