@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from placewright.placers.calls.frontier import Frontiers, find_frontiers
 from placewright.placers.calls.groups import Groups
-from placewright.placers.calls.labels import ANY_NUMBER, Outcome, solve_labels
+from placewright.placers.calls.labels import Outcome, Ration, solve_labels
 from placewright.placers.calls.realise import realise
 from placewright.placers.calls.relaxed import Relaxed, Sorts, accelerator_sorts, relax
 from placewright.placers.calls.tails import Tails, find_tails
@@ -72,8 +72,19 @@ class _Level:
     should_stop: Callable[[], bool]
 
     @property
-    def n_accelerators(self) -> int:
-        return sum(len(devices) for devices in self.sorts.devices)
+    def one_piece_each(self) -> Ration:
+        """As many pieces as there are accelerators."""
+        count = sum(len(devices) for devices in self.sorts.devices)
+        return Ration(1.0, np.zeros(len(self.relaxed.host_time_s)), count + 0.5)
+
+    @property
+    def all_memory(self) -> Ration | None:
+        """The bytes of all accelerators together, ``None`` if everything fits into them."""
+        limits = zip(self.sorts.devices, self.sorts.limit_bytes.tolist(), strict=True)
+        room = sum(len(devices) * limit for devices, limit in limits)
+        units = np.bincount(self.relaxed.class_of_unit, minlength=len(self.relaxed.class_bytes))
+        bytes_of_unit = (self.relaxed.class_bytes / units)[self.relaxed.class_of_unit]
+        return None if bytes_of_unit.sum() <= room else Ration(0.0, bytes_of_unit, room * (1 + 1e-12))
 
     def orders(self, rng: np.random.Generator) -> Iterator[Step]:
         """Placements whose pieces are stretches of a topological order, at most one per accelerator."""
@@ -87,7 +98,7 @@ class _Level:
             frontiers = find_frontiers(self.relaxed, line, self.tails.edge_s, self.should_stop)
             if frontiers is None:
                 continue
-            outcome = self._solve(line, frontiers, _WIDTHS[0], self.n_accelerators)
+            outcome = self._solve(line, frontiers, _WIDTHS[0], self.one_piece_each)
             if outcome.solution is not None:
                 yield Step(0.0, self._realised(outcome), "topological orders")
 
@@ -102,17 +113,17 @@ class _Level:
         for width in _WIDTHS:
             if self.should_stop():
                 return
-            outcome = self._solve(lattice, frontiers, width, ANY_NUMBER)
+            outcome = self._solve(lattice, frontiers, width, self.all_memory)
             yield Step(outcome.bound, self._realised(outcome), f"labels on {len(lattice.parent)} ideals")
-            if outcome.solution is not None and outcome.solution.n_pieces > self.n_accelerators:
-                few = self._solve(lattice, frontiers, width, self.n_accelerators)
+            if outcome.solution is not None and outcome.solution.n_pieces > self.one_piece_each.limit:
+                few = self._solve(lattice, frontiers, width, self.one_piece_each)
                 yield Step(0.0, self._realised(few), "labels with one piece per accelerator")
             if not outcome.is_blended:
                 return
 
-    def _solve(self, lattice: Lattice, frontiers: Frontiers, width: int, most_pieces: int) -> Outcome:
+    def _solve(self, lattice: Lattice, frontiers: Frontiers, width: int, ration: Ration | None) -> Outcome:
         cutoff = self.best_value()
-        return solve_labels(self.relaxed, lattice, frontiers, self.tails, cutoff, width, self.should_stop, most_pieces)
+        return solve_labels(self.relaxed, lattice, frontiers, self.tails, cutoff, width, self.should_stop, ration)
 
     def _realised(self, outcome: Outcome) -> NDArray[np.int32] | None:
         if outcome.solution is None:

@@ -14,17 +14,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from placewright.graph import FloatArray
 from placewright.placers.calls.frontier import Frontiers
 from placewright.placers.calls.relaxed import Relaxed
 from placewright.placers.calls.stopping import stop_flag
 from placewright.placers.calls.tails import Tails
 from placewright.placers.pipeline.lattice import Lattice
 
-ANY_NUMBER = 2**30
 _LABEL_BYTES = 400 * 2**20
 _SAME = 1e-13  # labels this close, relative to the cutoff, are taken for equal
 _USED, _FREE, _SPARE, _VISITS, _BLENDS = 0, 1, 2, 3, 4  # counters
 _NONE, _ROOT, _BLENDED = -1, -2, -3  # origins that are no labels
+
+
+class Ration(NamedTuple):
+    """What pieces use up, and how much of it there is."""
+
+    per_piece: float
+    per_unit: FloatArray  # [units]
+    limit: float
 
 
 class Solution(NamedTuple):
@@ -56,25 +64,28 @@ def solve_labels(
     cutoff: float,
     width: int,
     should_stop: Callable[[], bool],
-    most_pieces: int = ANY_NUMBER,
+    ration: Ration | None = None,
 ) -> Outcome:
     """Bound the relaxed problem from below; solve it if ``width`` labels per ideal are enough.
 
-    With ``most_pieces`` the answer, bound included, is about solutions of at most so many pieces.
+    With a ``ration`` the answer, bound included, is about solutions that keep to it. Without, fewer pieces are
+    preferred where nothing else differs.
     """
+    is_rationed = ration is not None
+    ration = ration or Ration(1.0, np.zeros(len(relaxed.host_time_s)), np.inf)
     n_ideals = len(lattice.parent)
     n_values = frontiers.widest + 1
     spare = max(0, min(n_ideals * (width + 1), _LABEL_BYTES // (8 * n_values + 30) - n_ideals))
     store = _Store(n_ideals, n_ideals + spare + 1, n_values, spare)
     with stop_flag(should_stop) as flag:
         at = _expand(
-            flag, cutoff, _SAME * cutoff if np.isfinite(cutoff) else 0.0, width, most_pieces,
+            flag, cutoff, _SAME * cutoff if np.isfinite(cutoff) else 0.0, width, is_rationed, *ration,
             lattice.edge_ptr, lattice.edge_unit, lattice.edge_target, frontiers.ptr, frontiers.unit,
             frontiers.tail_s, frontiers.wait_ptr, frontiers.waits, tails.open_s,
             relaxed.host_time_s, relaxed.host_ready_s, relaxed.time_s, relaxed.class_of_unit, relaxed.class_bytes,
             relaxed.limit_bytes, relaxed.successor_ptr, relaxed.tensor_producer, relaxed.consumer_ptr, relaxed.in_s,
             relaxed.out_s, relaxed.output_ptr, relaxed.output, relaxed.input_ptr, relaxed.input,
-            store.head, store.count, store.value, store.rank, store.pieces, store.link, store.origin, store.ideal,
+            store.head, store.count, store.value, store.rank, store.spent, store.link, store.origin, store.ideal,
             store.on_host, store.counters,
         )  # fmt: skip
     is_finished = at == n_ideals
@@ -93,7 +104,7 @@ class _Store:
         self.count = np.zeros(n_ideals, dtype=np.int32)
         self.value = np.empty((capacity, n_values))
         self.rank = np.empty(capacity)  # least value of a solution with this label
-        self.pieces = np.zeros(capacity, dtype=np.int32)
+        self.spent = np.zeros(capacity)
         self.link = np.full(capacity, _NONE, dtype=np.int32)
         self.origin = np.full(capacity, _NONE, dtype=np.int32)
         self.ideal = np.zeros(capacity, dtype=np.int32)
@@ -143,11 +154,11 @@ def _least_pending(first: int, head: Any, rank: Any, link: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _expand(  # type: ignore[no-untyped-def]
-    flag, cutoff, tolerance, width, most_pieces,
+    flag, cutoff, tolerance, width, is_rationed, per_piece, per_unit, ration,
     edge_ptr, edge_unit, edge_target, slot_ptr, slot_unit, slot_tail, wait_ptr, waits, open_tail,
     host_time, host_ready, time, class_of_unit, class_bytes, limit, successor_ptr, tensor_producer, consumer_ptr,
     in_s, out_s, output_ptr, output, input_ptr, inputs,
-    head, count, value, rank, pieces, link, origin, label_ideal, on_host, counters,
+    head, count, value, rank, spent, link, origin, label_ideal, on_host, counters,
 ):  # fmt: skip
     """Expand ideal after ideal until ``flag`` is set; return the first that is not done."""
     n_units, n_sorts = time.shape
@@ -163,6 +174,8 @@ def _expand(  # type: ignore[no-untyped-def]
     added = np.zeros(n_units + 1, dtype=np.int64)
     cursor = np.zeros(n_units + 1, dtype=np.int64)
     used = np.zeros(n_units + 1)
+    weight = np.zeros(n_units + 1)
+    weight[0] = per_piece
     results = np.zeros(n_units + 1, dtype=np.int64)
     compute = np.zeros((n_units + 1, n_sorts))
     into, out = np.zeros_like(compute), np.zeros_like(compute)
@@ -189,7 +202,7 @@ def _expand(  # type: ignore[no-untyped-def]
             for i in range(width, n_labels):
                 for s in range(here):
                     value[keep, s] = min(value[keep, s], value[labels[i], s])
-                pieces[keep] = min(pieces[keep], pieces[labels[i]])
+                spent[keep] = min(spent[keep], spent[labels[i]])
             origin[keep] = _BLENDED
             counters[_BLENDS] = 1
             n_labels = width
@@ -221,6 +234,7 @@ def _expand(  # type: ignore[no-untyped-def]
                 c = class_of_unit[u]
                 used[depth] = used[depth - 1] + (class_bytes[c] if taken[c] == 0 else 0.0)
                 taken[c] += 1
+                weight[depth] = weight[depth - 1] + per_unit[u]
                 results[depth] = results[depth - 1] + (1 if successor_ptr[u] == successor_ptr[u + 1] else 0)
                 for k in range(n_sorts):
                     compute[depth, k] = compute[depth - 1, k] + time[u, k]
@@ -275,8 +289,8 @@ def _expand(  # type: ignore[no-untyped-def]
                         if is_host:
                             finish = max(finish, host_ready[u])
                         finish += took
-                        n_pieces = pieces[labels[i]] + (0 if is_host else 1)
-                        if finish >= cutoff or n_pieces > most_pieces:
+                        spends = spent[labels[i]] + (0.0 if is_host else weight[depth])
+                        if finish >= cutoff or spends > ration:
                             continue
                         old = value[labels[i]]
                         fresh[0] = max(old[0], finish) if results[depth] > 0 else old[0]
@@ -309,9 +323,9 @@ def _expand(  # type: ignore[no-untyped-def]
                                     no_later = False
                                 if value[other_label, s] < fresh[s]:
                                     no_earlier = False
-                            if pieces[other_label] > n_pieces and (most_pieces < ANY_NUMBER or no_earlier):
+                            if spent[other_label] > spends and (is_rationed or no_earlier):
                                 no_later = False
-                            if pieces[other_label] < n_pieces and most_pieces < ANY_NUMBER:
+                            if spent[other_label] < spends and is_rationed:
                                 no_earlier = False
                             if no_later:
                                 dominated = True
@@ -338,7 +352,7 @@ def _expand(  # type: ignore[no-untyped-def]
                             for s in range(n_slots + 1):
                                 value[newest, s] = min(value[newest, s], fresh[s])
                             rank[newest] = min(rank[newest], worth)
-                            pieces[newest] = min(pieces[newest], n_pieces)
+                            spent[newest] = min(spent[newest], spends)
                             origin[newest] = _BLENDED
                             counters[_BLENDS] = 1
                             continue
@@ -353,7 +367,7 @@ def _expand(  # type: ignore[no-untyped-def]
                         for s in range(n_slots + 1):
                             value[new, s] = fresh[s]
                         rank[new] = worth
-                        pieces[new] = n_pieces
+                        spent[new] = spends
                         origin[new] = labels[i]
                         label_ideal[new] = target
                         on_host[new] = is_host
