@@ -23,7 +23,7 @@ from placewright.problem import Problem
 _NEGLIGIBLE = (1e-2, 1e-3, 0.0)
 _WIDTHS = (50, 1000, 20_000)
 _MOST_IDEALS = 600_000
-_MOST_UNITS = 4000
+_MOST_UNITS, _MOST_OPS = 4000, 20_000
 _ORDERS = 8
 
 
@@ -45,7 +45,9 @@ def bounding_steps(
     sorts = accelerator_sorts(problem)
     largest_bytes = float(sorts.limit_bytes[np.isfinite(sorts.limit_bytes)].max(initial=0.0))
     n_units_before = 0
-    for share in _NEGLIGIBLE:
+    for share in _NEGLIGIBLE if problem.n_ops <= _MOST_OPS else ():
+        if should_stop():
+            return
         scale_s = best_value() if np.isfinite(best_value()) else 0.0
         relaxed = relax(problem, sorts, negligible_s=share * scale_s, negligible_bytes=share * largest_bytes)
         n_units = len(relaxed.host_time_s)
@@ -128,7 +130,7 @@ class _Level:
     def _realised(self, outcome: Outcome) -> NDArray[np.int32] | None:
         if outcome.solution is None:
             return None
-        return realise(self.problem, self.groups, self.sorts, self.relaxed, outcome.solution)
+        return realise(self.problem, self.groups, self.sorts, self.relaxed, outcome.solution, self.should_stop)
 
 
 def _line(order: Ints) -> Lattice:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.evaluate import evaluate_many
-from placewright.graph import sums_by_index
+from placewright.graph import FloatArray, sums_by_index
 from placewright.placers.calls.groups import Groups
 from placewright.placers.calls.labels import Solution
 from placewright.placers.calls.relaxed import Relaxed, Sorts
@@ -16,12 +18,17 @@ _PASSES = 2
 
 
 def realise(
-    problem: Problem, groups: Groups, sorts: Sorts, relaxed: Relaxed, solution: Solution
+    problem: Problem,
+    groups: Groups,
+    sorts: Sorts,
+    relaxed: Relaxed,
+    solution: Solution,
+    should_stop: Callable[[], bool],
 ) -> NDArray[np.int32] | None:
     """A placement close to the solution, ``None`` if some op has no device; it may break limits.
 
-    Pieces get accelerators of their own as long as there are some. Pieces that are left, and ops that are in no unit,
-    then go one after another where the value is least.
+    Pieces get accelerators of their own as long as there are some. Pieces that are left go to the host, ops that are
+    in no unit to a neighbour; then one after another, while there is time, to where the value is least.
     """
     device = np.full(len(groups.size_bytes), -1, dtype=np.int32)
     left = [list(devices) for devices in sorts.devices]
@@ -37,17 +44,22 @@ def realise(
                 device[g] = _best_host(problem, groups, g)
         else:
             unplaced.append(block)
-    apart = [[g] for g in range(len(device)) if device[g] < 0 and not any(g in block for block in unplaced)]
-    unplaced = [block for block in unplaced if block] + apart[::-1]
     for block in unplaced:
         for g in block:
-            host = _best_host(problem, groups, g)
-            device[g] = host if host >= 0 else _any_device(groups, g)
-    if (device < 0).any():
-        return None
+            device[g] = _best_host(problem, groups, g)
+    used = sums_by_index(device[device >= 0].astype(np.int64), groups.size_bytes[device >= 0], problem.n_devices)
+    for g in np.flatnonzero(device < 0)[::-1].tolist():
+        device[g] = _neighbouring(problem, groups, device, used, g)
+        if device[g] < 0:
+            return None
+        used[device[g]] += groups.size_bytes[g]
+        unplaced.append([g])
     for _ in range(_PASSES):
         for block in unplaced:
-            _settle(problem, groups, device, block)
+            if should_stop():
+                break
+            if block:
+                _settle(problem, groups, device, block)
     return device[groups.of_op]
 
 
@@ -67,9 +79,14 @@ def _best_host(problem: Problem, groups: Groups, g: int) -> int:
     return min(hosts, key=lambda d: float(groups.time_s[g, d]), default=-1)
 
 
-def _any_device(groups: Groups, g: int) -> int:
-    fitting = np.flatnonzero(groups.allowed[g])
-    return int(fitting[0]) if len(fitting) else -1
+def _neighbouring(problem: Problem, groups: Groups, device: NDArray[np.int32], used: FloatArray, g: int) -> int:
+    """A neighbour's device with room, else a host device, else any; -1 if there is none."""
+    near = device[groups.neighbour[groups.neighbour_ptr[g] : groups.neighbour_ptr[g + 1]]]
+    for d in near[near >= 0][::-1].tolist():
+        if groups.allowed[g, d] and used[d] + groups.size_bytes[g] <= groups.limit_bytes[d]:
+            return int(d)
+    fitting = [_best_host(problem, groups, g), *np.flatnonzero(groups.allowed[g]).tolist()]
+    return next((d for d in fitting if d >= 0), -1)
 
 
 def _settle(problem: Problem, groups: Groups, device: NDArray[np.int32], block: list[int]) -> None:

@@ -116,7 +116,7 @@ class _Search:
     def _starts(self) -> None:
         n_ops, n_devices = self.problem.n_ops, self.problem.n_devices
         self._offer(np.repeat(np.arange(n_devices, dtype=np.int32)[:, None], n_ops, axis=1))
-        self._offer(greedy_placements(self.problem, _GREEDY_ORDERS, self.seed))
+        self._offer(greedy_placements(self.problem, _GREEDY_ORDERS, self.seed, self.budget.expired))
         pipeline = self.problem.for_objective("throughput", "pipeline")
         found = [TopoPlacer().search(self.problem, self.budget, self.seed).device_of_op]
         if not self.budget.expired():
