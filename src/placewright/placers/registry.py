@@ -31,6 +31,8 @@ BUILT_IN = {
     "milp": "placewright.placers.exact.milp:MilpPlacer",
     "mincut": "placewright.placers.exact.mincut:MincutPlacer",
     "partition": "placewright.placers.partition:PartitionPlacer",
+    "greedy": "placewright.placers.greedy:GreedyPlacer",
+    "calls-exact": "placewright.placers.exact.calls:CallsExactPlacer",
     "expert": "placewright.placers.expert:ExpertPlacer",
 }
 GROUP = "placewright.placers"

@@ -10,15 +10,25 @@ edges follow from two known ones: with `m` the largest unit of `I = P + m` and `
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from placewright.placers.pipeline.units import Ints, Units, compressed_rows
+from placewright.placers.pipeline.units import Ints, compressed_rows
 
 Indices = npt.NDArray[np.int32]
+
+
+class Precedence(Protocol):
+    """Units numbered topologically, and what follows each."""
+
+    @property
+    def successor_ptr(self) -> Ints: ...
+
+    @property
+    def successor(self) -> Ints: ...
 
 
 class Lattice(NamedTuple):
@@ -46,9 +56,9 @@ def chain_lattice(count: int) -> Lattice:
     return Lattice(numbers - 1, numbers - 1, edge_ptr, numbers[:-1], numbers[1:], np.arange(count + 2))
 
 
-def enumerate_ideals(units: Units, max_ideals: int, should_stop: Callable[[], bool]) -> Lattice | GaveUp:
+def enumerate_ideals(units: Precedence, max_ideals: int, should_stop: Callable[[], bool]) -> Lattice | GaveUp:
     """All ideals of the precedence relation, unless there are more than `max_ideals`."""
-    count = units.memory_bytes.size
+    count = units.successor_ptr.size - 1
     predecessor_ptr, predecessor = _reversed_rows(units.successor_ptr, units.successor)
     sources = np.flatnonzero(np.diff(predecessor_ptr) == 0)
     growing = _Growing(sources)

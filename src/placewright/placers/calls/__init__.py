@@ -1,0 +1,1 @@
+"""Latency under the execution model ``calls``: search, relaxations and proofs."""
