@@ -48,8 +48,14 @@ class AnnealPlacer(Placer):
 
 
 def starting_points(problem: Problem, budget: Budget, seed: int) -> list[tuple[Point, float]]:
-    """Constructive placements with their values (infinite where not valid), best first; never empty."""
+    """Constructive placements with their values (infinite where not valid), best first; never empty.
+
+    What other placers working on the same budget have found is one of them.
+    """
     points = [(Point(s.device_of_op, s.priority), s.value) for s in constructive_starts(problem, budget, seed)]
+    known = budget.incumbent
+    if known is not None:
+        points.append((Point(known.device_of_op, known.priority), known.value))
     rows = []
     best = best_single_device(problem)
     if best is not None:

@@ -20,9 +20,9 @@ class Step(NamedTuple):
 
 # Cheap bounds and constructive placers first, then exact methods that may end early, then search with what is left.
 PLANS: dict[str, tuple[Step, ...]] = {
-    "overlap": (Step("single"), Step("topo"), Step("random", 0.05)),
-    "sequential": (Step("single"), Step("topo"), Step("random", 0.05)),
-    "calls": (Step("single"), Step("topo"), Step("random", 0.05)),
+    "overlap": (Step("single"), Step("topo"), Step("cpsat", 0.5, max_ops=250), Step("anneal")),  # list schedules first
+    "sequential": (Step("single"), Step("topo"), Step("mincut", 0.8), Step("anneal")),
+    "calls": (Step("single"), Step("topo"), Step("greedy"), Step("calls-exact", 0.8), Step("anneal")),
     "pipeline": (Step("single"), Step("topo"), Step("dpl", 0.5), Step("dp")),
     "pipeline, not contiguous": (
         Step("single"),
