@@ -7,11 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.budget import Budget
+from placewright.budget import OPTIMAL_GAP, Budget
 from placewright.evaluate import evaluate_many, lower_bound
 from placewright.evaluate.calls import find_pieces
 from placewright.evaluate.checking import Fault
-from placewright.placement import OPTIMAL_GAP
 from placewright.placers.base import Found, Placer
 from placewright.placers.calls.anneal import anneal
 from placewright.placers.calls.bounding import bounding_steps
