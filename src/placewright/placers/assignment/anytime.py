@@ -11,16 +11,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from placewright.placers.assignment.bounds import column_bound, combinatorial_bound
-from placewright.placers.assignment.cpsat import Contiguity, ExactProcess, Settings
+from placewright.placers.assignment.exact_process import Contiguity, ExactProcess, Settings, Solver
 from placewright.placers.assignment.partition import partition
 from placewright.placers.assignment.search import local_search
 from placewright.placers.assignment.units import Communication, IntArray, Objective, Units, evaluate
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 CLOSED_GAP = 1e-6  # value and bound this close: the rest is rounding
-LARGEST_EXACT_CELLS = 2_000  # units x devices the constraint solver is started for
-SMALL_CELLS = 300  # up to here it runs to the end; above, it has a share of the time, then local search goes on
-EXACT_SHARE = 0.2
+SMALL_CELLS = 300  # units x devices; up to here the constraint solver is faster, and its arithmetic is exact
 POLL_SECONDS = 0.1
 
 
@@ -159,7 +157,7 @@ def _run_workers(
     deadline: float,
     over: Callable[[], bool],
 ) -> str:
-    """Bounds in one thread; beside it the constraint solver on small problems, local search on large ones."""
+    """Column bounds in one thread, then local search; beside them an exact programme in its own process."""
 
     def bounding() -> None:
         while not np.isfinite(board.value) and not over():
@@ -177,22 +175,20 @@ def _run_workers(
             on_bound=board.raise_bound,
         )
 
-    cells = units.unit_count * units.device_count
-    patient = contiguity != "none" or cells <= SMALL_CELLS
-    with ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(bounding)]
-        status = "unknown"
-        if patient or cells <= LARGEST_EXACT_CELLS:
-            left = deadline - time.perf_counter()
-            exact_deadline = time.perf_counter() + left * (1.0 if patient else EXACT_SHARE)
-            status = _run_exact(units, objective, communication, contiguity, board, seed, exact_deadline, over)
-        if contiguity == "none" and status == "unknown":
-            jobs.append(pool.submit(_keep_searching, units, objective, communication, board, seed, deadline, over))
-        while not over() and not all(job.done() for job in jobs):
+    def bounding_then_searching() -> None:
+        bounding()
+        if contiguity == "none":
+            _keep_searching(units, objective, communication, board, seed, deadline, over)
+
+    small = units.unit_count * units.device_count <= SMALL_CELLS
+    solver: Solver = "cpsat" if small or contiguity != "none" else "highs"
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(bounding_then_searching)
+        status = _run_exact(units, objective, communication, contiguity, board, seed, deadline, over, solver)
+        while not over() and not job.done():
             time.sleep(POLL_SECONDS)
         board.stopped.set()
-        for job in jobs:
-            job.result()
+        job.result()
     return status
 
 
@@ -232,10 +228,11 @@ def _run_exact(
     seed: int,
     deadline: float,
     over: Callable[[], bool],
+    solver: Solver,
 ) -> str:
     left = deadline - time.perf_counter()
     settings = Settings(objective, communication, contiguity, left, 1, seed, board.value, board.best)
-    process = ExactProcess(units, settings)
+    process = ExactProcess(units, settings, solver)
     status = "unknown"
     try:
         while not process.finished and not over() and time.perf_counter() < deadline:
@@ -244,10 +241,8 @@ def _run_exact(
                     board.offer(message.solution)
                 elif message.name == "bound":
                     board.raise_bound(message.bound)
-                elif message.status == "infeasible" and not np.isfinite(board.value):
-                    status = "infeasible"
-                elif message.status == "optimal":
-                    status = "optimal"
+                elif message.status == "optimal" or (message.status == "infeasible" and board.best is None):
+                    status = message.status
                     board.stopped.set()
             time.sleep(0.02)
     finally:

@@ -18,7 +18,8 @@ import numpy as np
 
 from placewright.placers.assignment.frontier import best_set, build_frontiers
 from placewright.placers.assignment.implications import Implications
-from placewright.placers.assignment.pricing import INF, SetProblem, SetProgramme, search_set, set_load, set_problem
+from placewright.placers.assignment.linear import INF
+from placewright.placers.assignment.pricing import SetProblem, SetProgramme, search_set, set_load, set_problem
 from placewright.placers.assignment.units import BoolArray, FloatArray, IntArray, Units
 
 Verdict = Literal["infeasible", "feasible", "unknown"]
@@ -46,7 +47,10 @@ class ColumnGeneration:
         self.programmes: dict[int, SetProgramme] = {}
         self.facts = facts
         # The walk over frontiers limits compute plus copies; an overlapped load is the larger of the two.
-        self.frontiers = {kind: None if overlapped else build_frontiers(self.problems[kind]) for kind in self.kinds}
+        self.frontiers = {
+            kind: None if overlapped else build_frontiers(self.problems[kind], should_stop=should_stop)
+            for kind in self.kinds
+        }
         self.looseness = 0.0
         self.rng = np.random.default_rng(seed)
         self.known: set[tuple[int, bytes]] = set()
@@ -152,7 +156,7 @@ class ColumnGeneration:
         tolerance = self.looseness / self.units.device_count
         frontiers = self.frontiers[kind]
         if frontiers is not None:
-            answer = best_set(frontiers, problem, priced, target, floor, tolerance, MAX_LABELS)
+            answer = best_set(frontiers, problem, priced, target, floor, tolerance, MAX_LABELS, self.should_stop)
             heavy = answer.member is not None and problem.memory[answer.member].sum() > problem.memory_limit
             if not heavy:
                 return answer.bound, answer.member if answer.member is not None else member

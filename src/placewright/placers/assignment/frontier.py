@@ -8,6 +8,7 @@ label search for the best set within the load limit visits little more than the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -44,8 +45,10 @@ class _Event(NamedTuple):
     cost_out: float
 
 
-def build_frontiers(problem: SetProblem, max_states: int = 4_000_000) -> Frontiers | None:
-    """None when the graph is too wide for the listing."""
+def build_frontiers(
+    problem: SetProblem, max_states: int = 4_000_000, should_stop: Callable[[], bool] = lambda: False
+) -> Frontiers | None:
+    """None when the graph is too wide for the listing, or when stopped."""
     order = _narrow_order(problem)
     events = _schedule(problem, order)
     if events is None:
@@ -62,7 +65,7 @@ def build_frontiers(problem: SetProblem, max_states: int = 4_000_000) -> Frontie
         children.append(np.stack([out_place + ptr[-1], np.where(in_place < 0, -1, in_place + ptr[-1])]))
         costs.append(np.stack(paid))
         ptr.append(ptr[-1] + len(keys))
-        if ptr[-1] > max_states:
+        if ptr[-1] > max_states or should_stop():
             return None
     child = np.concatenate(children, axis=1).astype(np.int32)
     return Frontiers(order, np.array(ptr, dtype=np.int64), child, np.concatenate(costs, axis=1))
@@ -179,11 +182,62 @@ def _completions(
 
 
 @njit(cache=True, nogil=True)
-def _labels(
-    order: IntArray,
-    ptr: NDArray[np.int64],
+def _extend(
+    state: IntArray,
+    load: FloatArray,
+    worth: FloatArray,
     child: IntArray,
     cost: FloatArray,
+    unit_time: float,
+    unit_price: float,
+    limit: float,
+    multipliers: FloatArray,
+    completions: FloatArray,
+    floor: float,
+) -> tuple[IntArray, FloatArray, FloatArray, IntArray, BoolArray]:
+    """Decide one unit for every label: the labels after it that are within the limit, may beat `floor` and are not
+    dominated, with the label each came from and whether the unit went in.
+    """
+    count = len(state)
+    new_state = np.empty(2 * count, dtype=np.int32)
+    new_load = np.empty(2 * count)
+    new_worth = np.empty(2 * count)
+    source = np.empty(2 * count, dtype=np.int32)
+    choice = np.empty(2 * count, dtype=np.bool_)
+    made = 0
+    for i in range(count):
+        for side in range(2):
+            target = child[side, state[i]]
+            if target < 0:
+                continue
+            total = load[i] + cost[side, state[i]] + (unit_time if side else 0.0)
+            value = worth[i] + (unit_price if side else 0.0)
+            alive = total <= limit
+            for k in range(len(multipliers)):
+                if not alive:
+                    break
+                alive = value + completions[k, target] + multipliers[k] * (limit - total) > floor
+            if alive:
+                new_state[made], new_load[made], new_worth[made] = target, total, value
+                source[made], choice[made] = i, side == 1
+                made += 1
+    by_load = np.argsort(new_load[:made], kind="mergesort")
+    by_state = np.argsort(new_state[:made][by_load], kind="mergesort")
+    rank = by_load[by_state]
+    kept = 0
+    keep = np.empty(made, dtype=np.int64)
+    for place in range(made):
+        i = rank[place]
+        if kept and new_state[keep[kept - 1]] == new_state[i] and new_worth[keep[kept - 1]] >= new_worth[i]:
+            continue
+        keep[kept] = i
+        kept += 1
+    keep = keep[:kept]
+    return new_state[keep], new_load[keep], new_worth[keep], source[keep], choice[keep]
+
+
+def _best_labels(
+    frontiers: Frontiers,
     time: FloatArray,
     price: FloatArray,
     limit: float,
@@ -191,71 +245,30 @@ def _labels(
     completions: FloatArray,
     floor: float,
     max_labels: int,
+    should_stop: Callable[[], bool],
 ) -> tuple[bool, float, BoolArray]:
     """Best set with price above `floor`. The flag tells whether the search was complete."""
-    steps = len(order)
-    parent = np.empty(max_labels, dtype=np.int32)
-    choice = np.empty(max_labels, dtype=np.bool_)
-    state = np.zeros(1, dtype=np.int32)
-    load = np.zeros(1)
-    worth = np.zeros(1)
-    index = np.full(1, -1, dtype=np.int32)
+    member = np.zeros(len(frontiers.order), dtype=np.bool_)
+    state, load, worth = np.zeros(1, dtype=np.int32), np.zeros(1), np.zeros(1)
+    history: list[tuple[IntArray, BoolArray]] = []
     used = 0
-    first = np.empty(steps + 1, dtype=np.int64)
-    for step in range(steps):
-        unit = order[step]
-        count = len(state)
-        new_state = np.empty(2 * count, dtype=np.int32)
-        new_load = np.empty(2 * count)
-        new_worth = np.empty(2 * count)
-        new_parent = np.empty(2 * count, dtype=np.int32)
-        new_choice = np.empty(2 * count, dtype=np.bool_)
-        made = 0
-        for i in range(count):
-            for side in range(2):
-                target = child[side, state[i]]
-                if target < 0:
-                    continue
-                total = load[i] + cost[side, state[i]] + (time[unit] if side else 0.0)
-                value = worth[i] + (price[unit] if side else 0.0)
-                alive = total <= limit
-                for k in range(len(multipliers)):
-                    if not alive:
-                        break
-                    alive = value + completions[k, target] + multipliers[k] * (limit - total) > floor
-                if alive:
-                    new_state[made], new_load[made], new_worth[made] = target, total, value
-                    new_parent[made], new_choice[made] = index[i], side == 1
-                    made += 1
-        by_load = np.argsort(new_load[:made], kind="mergesort")
-        by_state = np.argsort(new_state[:made][by_load], kind="mergesort")
-        rank = by_load[by_state]
-        kept = 0
-        keep = np.empty(made, dtype=np.int64)
-        for place in range(made):
-            i = rank[place]
-            if kept and new_state[keep[kept - 1]] == new_state[i] and new_worth[keep[kept - 1]] >= new_worth[i]:
-                continue
-            keep[kept] = i
-            kept += 1
-        keep = keep[:kept]
-        if used + kept > max_labels:
-            return False, np.inf, np.zeros(0, dtype=np.bool_)
-        first[step] = used
-        parent[used : used + kept] = new_parent[keep]
-        choice[used : used + kept] = new_choice[keep]
-        index = np.arange(used, used + kept).astype(np.int32)
-        used += kept
-        state, load, worth = new_state[keep], new_load[keep], new_worth[keep]
-    member = np.zeros(steps, dtype=np.bool_)
-    if len(state) == 0:
-        return True, floor, member
-    best = np.argmax(worth)
-    cursor = index[best]
-    for step in range(steps - 1, -1, -1):
-        member[order[step]] = choice[cursor]
-        cursor = parent[cursor]
-    return True, worth[best], member
+    for unit in frontiers.order.tolist():
+        state, load, worth, source, choice = _extend(
+            state, load, worth, frontiers.child, frontiers.cost,
+            time[unit], price[unit], limit, multipliers, completions, floor,
+        )  # fmt: skip
+        history.append((source, choice))
+        used += len(state)
+        if len(state) == 0:
+            return True, floor, member
+        if used > max_labels or should_stop():
+            return False, np.inf, member
+    label = int(np.argmax(worth))
+    best = float(worth[label])
+    for unit, (source, choice) in zip(reversed(frontiers.order.tolist()), reversed(history), strict=True):
+        member[unit] = choice[label]
+        label = int(source[label])
+    return True, best, member
 
 
 class FrontierAnswer(NamedTuple):
@@ -274,6 +287,7 @@ def best_set(
     floor: float,
     tolerance: float = 0.0,
     max_labels: int = 3_000_000,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> FrontierAnswer:
     """The best set of price above `floor` with load at most `limit`. Memory is not looked at.
 
@@ -295,7 +309,9 @@ def best_set(
         return FrontierAnswer(max(ceiling, floor), None, True)
     slack_limit = limit * (1 + 1e-9)
     lowest = floor + max(tolerance, 0.0) - safety
-    complete, worth, member = _labels(*arrays, slack_limit, multipliers, completions, lowest, max_labels)
+    complete, worth, member = _best_labels(
+        frontiers, time, price, slack_limit, multipliers, completions, lowest, max_labels, should_stop
+    )
     if not complete:
         return FrontierAnswer(ceiling, None, False)
     return FrontierAnswer(max(worth, lowest) + 2 * safety, member if worth > lowest else None, True)

@@ -1,0 +1,148 @@
+"""The exact programme as one mixed-integer programme, run in a process of its own.
+
+The solver finds the symmetry of equal devices by itself; breaking it by hand made both its bounds and its
+incumbents worse. Starting from the known lower bound would only flatten the objective.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placewright.placers.assignment.exact_process import Settings, unpacked
+from placewright.placers.assignment.units import FloatArray, IntArray, Units, fold_directions
+from placewright.placers.child_solver import received_problem, send
+
+TYPICAL_LOAD = 100.0  # the solver's tolerances are absolute, so loads are brought near this
+PROOF_MARGIN = 5e-7  # and its bounds are believed to this accuracy
+LEAST_NEWS = 1e-5  # relative rise of the bound worth a message
+
+
+class Programme:
+    """Columns: unit on device; largest load (one, or one per direction); tensor into and out of device."""
+
+    def __init__(self, units: Units, settings: Settings) -> None:
+        from placewright.placers.assignment.linear import INF, Rows
+
+        self.gpipe, self.overlapped = settings.objective == "gpipe", settings.communication == "overlapped"
+        self.units = units if self.gpipe else fold_directions(units)
+        self.kind = self.units.kind_of_device
+        self.scale = TYPICAL_LOAD / (settings.upper if 0 < settings.upper < np.inf else _typical_load(self.units))
+        self.directions = 2 if self.gpipe else 1
+        self.rows = Rows()
+        self.place = np.arange(self.units.unit_count * len(self.kind)).reshape(-1, len(self.kind))
+        self.top = [self.place.size + direction for direction in range(self.directions)]
+        self.column_count = self.place.size + self.directions
+        usable = self._usable()
+        for row in self.place.tolist():
+            self.rows.add([(column, 1.0) for column in row], 1.0, 1.0)
+        self._memory()
+        self._loads(usable)
+        cost, upper = np.zeros(self.column_count), np.ones(self.column_count)
+        cost[self.top], upper[self.top] = 1.0, INF
+        upper[: self.place.size] = usable.ravel()
+        self.model = self.rows.model(cost, upper, np.arange(self.column_count) < self.place.size)
+
+    def _usable(self) -> np.ndarray:
+        units = self.units
+        fits = units.memory_bytes[:, None] <= units.kind_memory[None, :] * (1 + 1e-12)
+        return (np.isfinite(units.forward_time + units.backward_time) & fits)[:, self.kind]
+
+    def _memory(self) -> None:
+        from placewright.placers.assignment.linear import INF
+
+        for device, kind in enumerate(self.kind.tolist()):
+            limit = float(self.units.kind_memory[kind])
+            if self.units.memory_bytes.sum() > limit > 0:
+                share = self.units.memory_bytes / limit
+                self.rows.add(list(zip(self.place[:, device].tolist(), share.tolist(), strict=True)), -INF, 1.0)
+
+    def _loads(self, usable: np.ndarray) -> None:
+        from placewright.placers.assignment.linear import INF
+
+        times = (self.units.forward_time, self.units.backward_time)[: self.directions]
+        for device, kind in enumerate(self.kind.tolist()):
+            moved = self._moves(device, kind)
+            for direction, top in enumerate(self.top):
+                able = np.flatnonzero(usable[:, device])
+                cost = times[direction][able, kind] * self.scale
+                compute = list(zip(self.place[able, device].tolist(), cost.tolist(), strict=True))
+                parts = [compute, moved[direction]] if self.overlapped else [compute + moved[direction]]
+                for part in parts:
+                    self.rows.add([*part, (top, -1.0)], -INF, 0.0)
+
+    def _moves(self, device: int, kind: int) -> list[list[tuple[int, float]]]:
+        """Per direction, the columns of the device's copies and their costs."""
+        from placewright.placers.assignment.linear import INF
+
+        units = self.units
+        moved: list[list[tuple[int, float]]] = [[] for _ in range(self.directions)]
+        for tensor in range(units.tensor_count):
+            members = units.tensor_unit[units.tensor_ptr[tensor] : units.tensor_ptr[tensor + 1]]
+            home, *others = self.place[members, device].tolist()
+            costs = (float(units.tensor_in[tensor, kind]), float(units.tensor_out[tensor, kind]))
+            for cost, sign in zip(costs, (1.0, -1.0), strict=True):
+                if cost <= 0:
+                    continue
+                for other in others:
+                    self.rows.add([(self.column_count, 1.0), (other, -sign), (home, sign)], 0.0, INF)
+                moved[int(self.gpipe and units.tensor_is_backward[tensor])].append(
+                    (self.column_count, cost * self.scale)
+                )
+                self.column_count += 1
+        return moved
+
+    def assignment(self, columns: FloatArray) -> IntArray:
+        """The device of every unit."""
+        return columns[: self.place.size].reshape(self.place.shape).argmax(axis=1).astype(np.int32)
+
+
+def _typical_load(units: Units) -> float:
+    work = units.forward_time + units.backward_time
+    least = np.where(np.isfinite(work), work, np.inf).min(axis=1)
+    return float(max(least[np.isfinite(least)].sum() / max(units.device_count, 1), 1e-300))
+
+
+def _main() -> None:
+    """The child: one problem on standard input, news on standard output."""
+    import highspy
+
+    units, settings = unpacked(received_problem())
+    programme = Programme(units, settings)
+    highs = highspy.Highs()
+    for option, value in (
+        ("output_flag", False),
+        ("threads", settings.workers),
+        ("random_seed", settings.seed),
+        ("time_limit", settings.seconds),
+        ("mip_rel_gap", 1e-7),
+    ):
+        highs.setOptionValue(option, value)
+    highs.passModel(programme.model)
+    if settings.hint is not None:
+        on_device = np.zeros(programme.place.shape)
+        on_device[np.arange(len(settings.hint)), settings.hint] = 1.0
+        highs.setSolution(programme.place.size, np.arange(programme.place.size, dtype=np.int32), on_device.ravel())
+    sent = 0.0
+
+    def on_bound(event: highspy.HighsCallbackEvent) -> None:
+        nonlocal sent
+        bound = event.data_out.mip_dual_bound
+        if sent * (1 + LEAST_NEWS) < bound < highspy.kHighsInf:
+            sent = bound
+            send("bound", bound=bound / programme.scale * (1 - PROOF_MARGIN))
+
+    def on_solution(event: highspy.HighsCallbackEvent) -> None:
+        send("solution", solution=programme.assignment(np.array(event.data_out.mip_solution)).tolist())
+
+    highs.cbMipInterrupt.subscribe(on_bound)
+    highs.cbMipImprovingSolution.subscribe(on_solution)
+    highs.run()
+    status = highs.getModelStatus()
+    if status == highspy.HighsModelStatus.kOptimal:
+        send("bound", bound=highs.getInfo().mip_dual_bound / programme.scale * (1 - PROOF_MARGIN))
+    closed = {highspy.HighsModelStatus.kOptimal: "optimal", highspy.HighsModelStatus.kInfeasible: "infeasible"}
+    send("done", status=closed.get(status, "unknown"))
+
+
+if __name__ == "__main__":
+    _main()
