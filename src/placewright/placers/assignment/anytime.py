@@ -19,6 +19,8 @@ from placewright.placers.assignment.units import Communication, IntArray, Object
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 CLOSED_GAP = 1e-6  # value and bound this close: the rest is rounding
 SMALL_CELLS = 300  # units x devices; up to here the constraint solver is faster, and its arithmetic is exact
+LARGEST_HIGHS_CELLS = 20_000
+FIRST_SEARCH_SHARE = 0.12  # of the time
 POLL_SECONDS = 0.1
 
 
@@ -108,42 +110,12 @@ def solve(
     def over() -> bool:
         return board.stopped.is_set() or should_stop() or board.closed(gap) or time.perf_counter() >= deadline
 
-    _first_search(units, objective, communication, board, starts, seed, 0.12 * seconds, over)
-    upper = board.value if np.isfinite(board.value) else np.inf
-    board.raise_bound(combinatorial_bound(units, upper, communication, seconds=max(0.5, 0.05 * seconds)))
-    if not np.isfinite(board.bound):
-        return SolveResult(None, np.inf, np.inf, "infeasible", board.trace)
-    status = _run_workers(units, objective, communication, contiguity, board, goal_gap, seed, deadline, over)
+    status = _run_workers(units, objective, communication, contiguity, board, goal_gap, starts, seed, deadline, over)
     if board.best is None:
         outcome: Status = "infeasible" if status == "infeasible" else "unknown"
-        return SolveResult(None, np.inf, board.bound, outcome, board.trace)
+        return SolveResult(None, np.inf, np.inf if status == "infeasible" else board.bound, outcome, board.trace)
     closed = board.closed(0.0)
     return SolveResult(board.best, board.value, board.bound, "optimal" if closed else "feasible", board.trace)
-
-
-def _first_search(
-    units: Units,
-    objective: Objective,
-    communication: Communication,
-    board: _Board,
-    starts: list[IntArray] | None,
-    seed: int,
-    seconds: float,
-    over: Callable[[], bool],
-) -> None:
-    """Also for contiguous problems: its sets feed the bounds, its assignments count only when contiguous."""
-    balanced = partition(units, objective, communication, seed=seed).device_of_unit
-    known = list(starts or []) + ([balanced] if balanced is not None else [])
-    local_search(
-        units,
-        objective,
-        communication,
-        starts=known[:2],
-        seed=seed,
-        seconds=min(seconds, 15.0, 0.3 + 0.05 * units.unit_count),
-        should_stop=over,
-        on_improve=lambda device_of_unit, value: board.offer(device_of_unit),
-    )
 
 
 def _run_workers(
@@ -153,13 +125,23 @@ def _run_workers(
     contiguity: Contiguity,
     board: _Board,
     goal_gap: float,
+    starts: list[IntArray] | None,
     seed: int,
     deadline: float,
     over: Callable[[], bool],
 ) -> str:
-    """Column bounds in one thread, then local search; beside them an exact programme in its own process."""
+    """Search and bounds in one thread; beside them an exact programme in its own process.
 
-    def bounding() -> None:
+    HiGHS starts at once: with a start of its own it soon finds better assignments than from one that is nearly as
+    good as annealing gets. CP-SAT waits for an assignment, which bounds its numbers.
+    """
+
+    def first_search_and_bound(threads: int) -> None:
+        _first_search(units, objective, communication, board, starts, seed, deadline, threads, over)
+        left = max(0.0, deadline - time.perf_counter())
+        board.raise_bound(combinatorial_bound(units, board.value, communication, seconds=max(0.5, 0.05 * left)))
+
+    def column_bounds() -> None:
         while not np.isfinite(board.value) and not over():
             time.sleep(POLL_SECONDS)
         column_bound(
@@ -175,21 +157,70 @@ def _run_workers(
             on_bound=board.raise_bound,
         )
 
-    def bounding_then_searching() -> None:
-        bounding()
+    def keep_searching() -> None:
         if contiguity == "none":
             _keep_searching(units, objective, communication, board, seed, deadline, over)
 
-    small = units.unit_count * units.device_count <= SMALL_CELLS
-    solver: Solver = "cpsat" if small or contiguity != "none" else "highs"
-    with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(bounding_then_searching)
-        status = _run_exact(units, objective, communication, contiguity, board, seed, deadline, over, solver)
-        while not over() and not job.done():
+    def one_after_another(*parts: Callable[[], None]) -> None:
+        for part in parts:
+            if not over():
+                part()
+
+    solver = _solver_for(units, contiguity)
+    if solver != "highs":
+        first_search_and_bound(2)
+    with ThreadPoolExecutor(2) as pool:
+        if solver == "highs":
+            jobs = [pool.submit(one_after_another, lambda: first_search_and_bound(1), column_bounds, keep_searching)]
+        elif solver == "cpsat":
+            jobs = [pool.submit(one_after_another, column_bounds, keep_searching)]
+        else:
+            jobs = [pool.submit(column_bounds), pool.submit(keep_searching)]
+        status = "unknown"
+        if solver is not None and not over():
+            status = _run_exact(units, objective, communication, contiguity, board, seed, deadline, over, solver)
+        while not over() and not all(job.done() for job in jobs):
             time.sleep(POLL_SECONDS)
         board.stopped.set()
-        job.result()
-    return status
+        for job in jobs:
+            job.result()
+    return "infeasible" if not np.isfinite(board.bound) else status
+
+
+def _solver_for(units: Units, contiguity: Contiguity) -> Solver | None:
+    """CP-SAT for contiguity and for small problems, HiGHS up to a size, none beyond."""
+    cells = units.unit_count * units.device_count
+    if contiguity != "none" or cells <= SMALL_CELLS:
+        return "cpsat"
+    return "highs" if cells <= LARGEST_HIGHS_CELLS else None
+
+
+def _first_search(
+    units: Units,
+    objective: Objective,
+    communication: Communication,
+    board: _Board,
+    starts: list[IntArray] | None,
+    seed: int,
+    deadline: float,
+    threads: int,
+    over: Callable[[], bool],
+) -> None:
+    """Also for contiguous problems: its sets feed the bounds, its assignments count only when contiguous."""
+    balanced = partition(units, objective, communication, seed=seed).device_of_unit
+    known = list(starts or []) + ([balanced] if balanced is not None else [])
+    seconds = FIRST_SEARCH_SHARE * (deadline - time.perf_counter())
+    local_search(
+        units,
+        objective,
+        communication,
+        starts=known[:2],
+        seed=seed,
+        seconds=min(seconds, 15.0, 0.3 + 0.05 * units.unit_count),
+        threads=threads,
+        should_stop=over,
+        on_improve=lambda device_of_unit, value: board.offer(device_of_unit),
+    )
 
 
 def _keep_searching(

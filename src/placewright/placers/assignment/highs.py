@@ -1,7 +1,8 @@
 """The exact programme as one mixed-integer programme, run in a process of its own.
 
 The solver finds the symmetry of equal devices by itself; breaking it by hand made both its bounds and its
-incumbents worse. Starting from the known lower bound would only flatten the objective.
+assignments worse. So did a known assignment to start from (the hint is not used), and a known lower bound would
+only flatten the objective.
 """
 
 from __future__ import annotations
@@ -118,10 +119,6 @@ def _main() -> None:
     ):
         highs.setOptionValue(option, value)
     highs.passModel(programme.model)
-    if settings.hint is not None:
-        on_device = np.zeros(programme.place.shape)
-        on_device[np.arange(len(settings.hint)), settings.hint] = 1.0
-        highs.setSolution(programme.place.size, np.arange(programme.place.size, dtype=np.int32), on_device.ravel())
     sent = 0.0
 
     def on_bound(event: highspy.HighsCallbackEvent) -> None:
