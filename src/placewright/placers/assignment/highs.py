@@ -7,6 +7,8 @@ only flatten the objective.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from placewright.placers.assignment.exact_process import Settings, unpacked
@@ -103,12 +105,15 @@ def _typical_load(units: Units) -> float:
     return float(max(least[np.isfinite(least)].sum() / max(units.device_count, 1), 1e-300))
 
 
-def _main() -> None:
-    """The child: one problem on standard input, news on standard output."""
+def run(
+    programme: Programme,
+    settings: Settings,
+    on_solution: Callable[[IntArray], None],
+    on_bound: Callable[[float], None],
+) -> str:
+    """Solve, telling assignments and bounds on the way; returns how it ended."""
     import highspy
 
-    units, settings = unpacked(received_problem())
-    programme = Programme(units, settings)
     highs = highspy.Highs()
     for option, value in (
         ("output_flag", False),
@@ -119,26 +124,38 @@ def _main() -> None:
     ):
         highs.setOptionValue(option, value)
     highs.passModel(programme.model)
-    sent = 0.0
+    told = 0.0
 
-    def on_bound(event: highspy.HighsCallbackEvent) -> None:
-        nonlocal sent
-        bound = event.data_out.mip_dual_bound
-        if sent * (1 + LEAST_NEWS) < bound < highspy.kHighsInf:
-            sent = bound
-            send("bound", bound=bound / programme.scale * (1 - PROOF_MARGIN))
+    def tell_bound(bound: float) -> None:
+        nonlocal told
+        if told < bound < highspy.kHighsInf:
+            told = bound * (1 + LEAST_NEWS)
+            on_bound(bound / programme.scale * (1 - PROOF_MARGIN))
 
-    def on_solution(event: highspy.HighsCallbackEvent) -> None:
-        send("solution", solution=programme.assignment(np.array(event.data_out.mip_solution)).tolist())
-
-    highs.cbMipInterrupt.subscribe(on_bound)
-    highs.cbMipImprovingSolution.subscribe(on_solution)
+    highs.cbMipInterrupt.subscribe(lambda event: tell_bound(event.data_out.mip_dual_bound))
+    highs.cbMipImprovingSolution.subscribe(
+        lambda event: on_solution(programme.assignment(np.array(event.data_out.mip_solution)))
+    )
     highs.run()
     status = highs.getModelStatus()
     if status == highspy.HighsModelStatus.kOptimal:
-        send("bound", bound=highs.getInfo().mip_dual_bound / programme.scale * (1 - PROOF_MARGIN))
+        on_solution(programme.assignment(np.array(highs.getSolution().col_value)))
+        told = 0.0
+        tell_bound(highs.getInfo().mip_dual_bound)
     closed = {highspy.HighsModelStatus.kOptimal: "optimal", highspy.HighsModelStatus.kInfeasible: "infeasible"}
-    send("done", status=closed.get(status, "unknown"))
+    return closed.get(status, "unknown")
+
+
+def _main() -> None:
+    """The child: one problem on standard input, news on standard output."""
+    units, settings = unpacked(received_problem())
+    status = run(
+        Programme(units, settings),
+        settings,
+        lambda device_of_unit: send("solution", solution=device_of_unit.tolist()),
+        lambda bound: send("bound", bound=bound),
+    )
+    send("done", status=status)
 
 
 if __name__ == "__main__":
