@@ -139,7 +139,8 @@ def _run_workers(
     def first_search_and_bound(threads: int) -> None:
         _first_search(units, objective, communication, board, starts, seed, deadline, threads, over)
         left = max(0.0, deadline - time.perf_counter())
-        board.raise_bound(combinatorial_bound(units, board.value, communication, seconds=max(0.5, 0.05 * left)))
+        seconds = max(0.5, 0.05 * left)
+        board.raise_bound(combinatorial_bound(units, board.value, communication, seconds=seconds, should_stop=over))
 
     def column_bounds() -> None:
         while not np.isfinite(board.value) and not over():
@@ -306,7 +307,7 @@ def _is_acyclic(edges: set[tuple[int, int]], nodes: int) -> bool:
 
 def _is_convex(units: Units, member: np.ndarray) -> bool:
     """Walk forward from where edges leave the set; meeting it again means a path returned."""
-    stack = [int(h) for u in np.flatnonzero(member) for h in _heads(units, u) if not member[h]]
+    stack = [int(h) for u in np.flatnonzero(member) for h in _heads(units, int(u)) if not member[h]]
     seen = set(stack)
     while stack:
         for head in _heads(units, stack.pop()):

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from placewright.placers.assignment.units import Communication, IntArray, Objective, Units
-from placewright.placers.child_solver import ChildSolver
+from placewright.placers.child_solver import ChildSolver, Line
 
 Contiguity = Literal["none", "convex", "chain"]
 Solver = Literal["cpsat", "highs"]
@@ -60,7 +60,7 @@ class ExactProcess:
         self.child.close()
 
 
-def _message(line: dict[str, object]) -> Message:
+def _message(line: Line) -> Message:
     if "solution" in line:
         line["solution"] = np.array(line["solution"], dtype=np.int32)
     return Message(**line)

@@ -49,9 +49,9 @@ def build_frontiers(
     problem: SetProblem, max_states: int = 4_000_000, should_stop: Callable[[], bool] = lambda: False
 ) -> Frontiers | None:
     """None when the graph is too wide for the listing, or when stopped."""
-    order = _narrow_order(problem)
-    events = _schedule(problem, order)
-    if events is None:
+    order = _narrow_order(problem, should_stop)
+    events = None if order is None else _schedule(problem, order)
+    if order is None or events is None:
         return None
     usable = np.isfinite(problem.time)
     keys = np.zeros(1, dtype=np.int64)
@@ -71,7 +71,7 @@ def build_frontiers(
     return Frontiers(order, np.array(ptr, dtype=np.int64), child, np.concatenate(costs, axis=1))
 
 
-def _narrow_order(problem: SetProblem) -> IntArray:
+def _narrow_order(problem: SetProblem, should_stop: Callable[[], bool]) -> IntArray | None:
     """Greedy: next comes the unit that leaves the fewest tensors open, by first-come order among equals."""
     units = len(problem.time)
     undecided = np.diff(problem.tensor_ptr).astype(np.int64)
@@ -81,6 +81,8 @@ def _narrow_order(problem: SetProblem) -> IntArray:
     order = np.empty(units, dtype=np.int32)
     cursor = 0
     for step in range(units):
+        if should_stop():
+            return None
         while cursor < units and done[cursor]:
             cursor += 1
         candidates = [unit for unit in touched if not done[unit]] or [cursor]
@@ -294,15 +296,18 @@ def best_set(
     Sets that beat the floor by less than `tolerance` may be missed; the bound allows for them.
     """
     time = np.where(np.isfinite(problem.time), problem.time, 0.0)
-    arrays = (frontiers.order, frontiers.ptr, frontiers.child, frontiers.cost, time, price)
+
+    def bound_at(multiplier: float, completions: FloatArray) -> float:
+        root = _completions(
+            frontiers.order, frontiers.ptr, frontiers.child, frontiers.cost, time, price, multiplier, completions
+        )
+        return root + multiplier * limit
+
     work = np.empty(len(frontiers.cost[0]) + int(frontiers.ptr[-1] - frontiers.ptr[-2]))
-    middle = _best_multiplier(arrays, limit, work)
+    middle = _least_bound(lambda multiplier: bound_at(multiplier, work), time, price, limit)
     multipliers = np.array([middle * step for step in MULTIPLIER_STEPS])
     completions = np.empty((len(multipliers), len(work)))
-    bounds = [
-        _completions(*arrays, multiplier, completions[k]) + multiplier * limit
-        for k, multiplier in enumerate(multipliers)
-    ]
+    bounds = [bound_at(multiplier, completions[k]) for k, multiplier in enumerate(multipliers)]
     safety = 1e-9 * float(np.abs(price).sum())
     ceiling = min(bounds) + safety
     if ceiling <= floor + tolerance:
@@ -317,23 +322,21 @@ def best_set(
     return FrontierAnswer(max(worth, lowest) + 2 * safety, member if worth > lowest else None, True)
 
 
-def _best_multiplier(arrays: tuple[NDArray[np.generic], ...], limit: float, work: FloatArray) -> float:
-    """Golden-section search of the convex bound over the price of load."""
-    time, price = arrays[4], arrays[5]
+def _least_bound(bound_at: Callable[[float], float], time: FloatArray, price: FloatArray, limit: float) -> float:
+    """The price of load with the least bound, which is convex in it: golden-section search."""
     low, high = 0.0, 4.0 * float(np.max(np.abs(price) / np.maximum(time, 1e-9 * time.mean() + 1e-300), initial=0.0))
     total = float(np.maximum(price, 0.0).sum())
     high = min(high, 20.0 * total / limit)
     ratio = (np.sqrt(5.0) - 1) / 2
     a, b = high - ratio * (high - low), low + ratio * (high - low)
-    at_a = _completions(*arrays, a, work) + a * limit
-    at_b = _completions(*arrays, b, work) + b * limit
+    at_a, at_b = bound_at(a), bound_at(b)
     for _ in range(24):
         if at_a <= at_b:
             high, b, at_b = b, a, at_a
             a = high - ratio * (high - low)
-            at_a = _completions(*arrays, a, work) + a * limit
+            at_a = bound_at(a)
         else:
             low, a, at_a = a, b, at_b
             b = low + ratio * (high - low)
-            at_b = _completions(*arrays, b, work) + b * limit
+            at_b = bound_at(b)
     return (low + high) / 2

@@ -114,15 +114,11 @@ def run(
     """Solve, telling assignments and bounds on the way; returns how it ended."""
     import highspy
 
-    highs = highspy.Highs()
-    for option, value in (
-        ("output_flag", False),
-        ("threads", settings.workers),
-        ("random_seed", settings.seed),
-        ("time_limit", settings.seconds),
-        ("mip_rel_gap", 1e-7),
-    ):
-        highs.setOptionValue(option, value)
+    from placewright.placers.assignment.linear import new_highs
+
+    highs = new_highs(
+        threads=settings.workers, random_seed=settings.seed, time_limit=settings.seconds, mip_rel_gap=1e-7
+    )
     highs.passModel(programme.model)
     told = 0.0
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import highspy
 import numpy as np
 
 from placewright.placers.assignment.units import BoolArray, FloatArray
 
 INF = highspy.kHighsInf
+
+
+def new_highs(**options: bool | int | float) -> Any:
+    """A silent solver on one thread, with these options."""
+    highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    for option, value in {"output_flag": False, "threads": 1, **options}.items():
+        highs.setOptionValue(option, value)
+    return highs
 
 
 class Rows:

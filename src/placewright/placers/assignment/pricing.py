@@ -12,7 +12,7 @@ import highspy
 import numpy as np
 from numba import njit
 
-from placewright.placers.assignment.linear import INF, Rows
+from placewright.placers.assignment.linear import INF, Rows, new_highs
 from placewright.placers.assignment.units import BoolArray, FloatArray, IntArray, Units
 
 
@@ -175,9 +175,7 @@ class SetProgramme:
         """`implied` [P, 2]: a in the set => b in it (valid for every limit used later)."""
         self.problem = problem
         self.unit_count = len(problem.time)
-        self.highs = highspy.Highs()
-        for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 1e-6)):
-            self.highs.setOptionValue(option, value)
+        self.highs = new_highs(mip_rel_gap=1e-6)
         self.highs.passModel(self._model(implied, allowed & np.isfinite(problem.time)))
         self.highs.cbMipInterrupt.subscribe(self._on_interrupt)
         self.highs.cbMipImprovingSolution.subscribe(self._on_improvement)
