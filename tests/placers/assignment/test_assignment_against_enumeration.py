@@ -103,6 +103,8 @@ def test_pricing_agrees(seed: int) -> None:
     frontiers = build_frontiers(problem)
     assert frontiers is not None
     assert best_set(frontiers, problem, usable, limit, -1e-6).bound == pytest.approx(best, abs=1e-5)
+    stopped = best_set(frontiers, problem, usable, limit, -1e-6, should_stop=lambda: True)
+    assert stopped.bound >= best - 1e-5
     nothing = np.zeros((0, 2), dtype=np.int32)
     programme = SetProgramme(problem, nothing, np.ones(units.unit_count, dtype=bool))
     answer = programme.solve(usable, limit, 10.0, lambda primal, dual: False)
