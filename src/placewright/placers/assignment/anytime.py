@@ -217,7 +217,7 @@ def _first_search(
         communication,
         starts=known[:2],
         seed=seed,
-        seconds=min(seconds, 15.0, 0.3 + 0.05 * units.unit_count),
+        seconds=min(seconds, 15.0, 0.005 * units.unit_count * units.device_count),
         threads=threads,
         should_stop=over,
         on_improve=lambda device_of_unit, value: board.offer(device_of_unit),
@@ -273,7 +273,7 @@ def _run_exact(
                     board.offer(message.solution)
                 elif message.name == "bound":
                     board.raise_bound(message.bound)
-                elif message.status == "optimal" or (message.status == "infeasible" and board.best is None):
+                elif message.status == ("infeasible" if board.best is None else "optimal"):
                     status = message.status
                     board.stopped.set()
             time.sleep(0.02)

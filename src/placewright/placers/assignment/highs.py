@@ -15,7 +15,7 @@ from placewright.placers.assignment.exact_process import Settings, unpacked
 from placewright.placers.assignment.units import FloatArray, IntArray, Units, fold_directions
 from placewright.placers.child_solver import received_problem, send
 
-TYPICAL_LOAD = 100.0  # the solver's tolerances are absolute, so loads are brought near this
+TYPICAL_LOAD, MEMORY_LIMIT = 100.0, 1000.0  # the solver's tolerances are absolute, so numbers are brought near these
 PROOF_MARGIN = 5e-7  # and its bounds are believed to this accuracy
 LEAST_NEWS = 1e-5  # relative rise of the bound worth a message
 
@@ -56,8 +56,10 @@ class Programme:
         for device, kind in enumerate(self.kind.tolist()):
             limit = float(self.units.kind_memory[kind])
             if self.units.memory_bytes.sum() > limit > 0:
-                share = self.units.memory_bytes / limit
-                self.rows.add(list(zip(self.place[:, device].tolist(), share.tolist(), strict=True)), -INF, 1.0)
+                share = self.units.memory_bytes * (MEMORY_LIMIT / limit)
+                self.rows.add(
+                    list(zip(self.place[:, device].tolist(), share.tolist(), strict=True)), -INF, MEMORY_LIMIT
+                )
 
     def _loads(self, usable: np.ndarray) -> None:
         from placewright.placers.assignment.linear import INF
