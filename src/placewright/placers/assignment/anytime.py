@@ -85,6 +85,7 @@ def solve(
     gap: float = 0.0,
     goal_gap: float = 0.01,
     starts: list[IntArray] | None = None,
+    lower: float = 0.0,
     seed: int = 0,
     should_stop: Callable[[], bool] = lambda: False,
     report: Callable[[float, float], None] | None = None,
@@ -92,6 +93,7 @@ def solve(
     """Best assignment found in `seconds`, with a proven bound. Ends early once the relative gap is at most `gap`.
 
     `starts` are known assignments (a contiguous optimum, say); the result is never worse than the best valid one.
+    `lower` is a bound proven elsewhere.
     `report(value, bound)` is called at every improvement of either.
     """
     if units.unit_count == 0:
@@ -105,6 +107,7 @@ def solve(
     board = _Board(accept, report)
     for start in starts or []:
         board.offer(start)
+    board.raise_bound(lower)
     deadline = board.began + seconds
 
     def over() -> bool:

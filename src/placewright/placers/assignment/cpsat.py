@@ -11,7 +11,7 @@ from placewright.placers.assignment.exact_process import Settings, unpacked
 from placewright.placers.assignment.units import IntArray, Units
 from placewright.placers.child_solver import received_problem, send
 
-COARSE, FINE = 10**7, 10**9  # integer steps per largest useful load; fine ones are slow on large problems
+COARSE, FINE = 10**7, 10**11  # integer steps per largest useful load; fine ones are slow on large problems
 LARGEST_FINE_UNITS = 40
 
 
