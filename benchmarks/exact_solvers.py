@@ -3,8 +3,8 @@
     python benchmarks/exact_solvers.py [--seconds 100] [--only NAME] [--solver highs]
 
 CP-SAT starts from a few seconds of annealing; HiGHS does better without. Printed: that start's value, then each
-solver's own value, bound and gap after 30 %, 60 % and all of the time. Problems are read from ``../shared/workloads`` (or
-PLACEWRIGHT_WORKLOADS).
+solver's own value, bound and gap after 30 %, 60 % and all of the time. Problems are read from ``../shared/workloads``
+(or PLACEWRIGHT_WORKLOADS).
 """
 
 from __future__ import annotations

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import highspy
 import numpy as np
 
 from placewright.placers.assignment.exact_process import Settings, unpacked
-from placewright.placers.assignment.units import FloatArray, IntArray, Units, fold_directions
+from placewright.placers.assignment.linear import INF, Rows, new_highs
+from placewright.placers.assignment.units import BoolArray, FloatArray, IntArray, Units, fold_directions
 from placewright.placers.child_solver import received_problem, send
 
 TYPICAL_LOAD, MEMORY_LIMIT = 100.0, 1000.0  # the solver's tolerances are absolute, so numbers are brought near these
@@ -24,8 +26,6 @@ class Programme:
     """Columns: unit on device; largest load (one, or one per direction); tensor into and out of device."""
 
     def __init__(self, units: Units, settings: Settings) -> None:
-        from placewright.placers.assignment.linear import INF, Rows
-
         self.gpipe, self.overlapped = settings.objective == "gpipe", settings.communication == "overlapped"
         self.units = units if self.gpipe else fold_directions(units)
         self.kind = self.units.kind_of_device
@@ -45,14 +45,12 @@ class Programme:
         upper[: self.place.size] = usable.ravel()
         self.model = self.rows.model(cost, upper, np.arange(self.column_count) < self.place.size)
 
-    def _usable(self) -> np.ndarray:
+    def _usable(self) -> BoolArray:
         units = self.units
         fits = units.memory_bytes[:, None] <= units.kind_memory[None, :] * (1 + 1e-12)
         return (np.isfinite(units.forward_time + units.backward_time) & fits)[:, self.kind]
 
     def _memory(self) -> None:
-        from placewright.placers.assignment.linear import INF
-
         for device, kind in enumerate(self.kind.tolist()):
             limit = float(self.units.kind_memory[kind])
             if self.units.memory_bytes.sum() > limit > 0:
@@ -61,9 +59,7 @@ class Programme:
                     list(zip(self.place[:, device].tolist(), share.tolist(), strict=True)), -INF, MEMORY_LIMIT
                 )
 
-    def _loads(self, usable: np.ndarray) -> None:
-        from placewright.placers.assignment.linear import INF
-
+    def _loads(self, usable: BoolArray) -> None:
         times = (self.units.forward_time, self.units.backward_time)[: self.directions]
         for device, kind in enumerate(self.kind.tolist()):
             moved = self._moves(device, kind)
@@ -77,8 +73,6 @@ class Programme:
 
     def _moves(self, device: int, kind: int) -> list[list[tuple[int, float]]]:
         """Per direction, the columns of the device's copies and their costs."""
-        from placewright.placers.assignment.linear import INF
-
         units = self.units
         moved: list[list[tuple[int, float]]] = [[] for _ in range(self.directions)]
         for tensor in range(units.tensor_count):
@@ -114,10 +108,6 @@ def run(
     on_bound: Callable[[float], None],
 ) -> str:
     """Solve, telling assignments and bounds on the way; returns how it ended."""
-    import highspy
-
-    from placewright.placers.assignment.linear import new_highs
-
     highs = new_highs(
         threads=settings.workers, random_seed=settings.seed, time_limit=settings.seconds, mip_rel_gap=1e-7
     )
@@ -126,7 +116,7 @@ def run(
 
     def tell_bound(bound: float) -> None:
         nonlocal told
-        if told < bound < highspy.kHighsInf:
+        if told < bound < INF:
             told = bound * (1 + LEAST_NEWS)
             on_bound(bound / programme.scale * (1 - PROOF_MARGIN))
 
