@@ -21,6 +21,7 @@ CLOSED_GAP = 1e-6  # value and bound this close: the rest is rounding
 SMALL_CELLS = 300  # units x devices; up to here the constraint solver is faster, and its arithmetic is exact
 LARGEST_HIGHS_CELLS = 20_000
 FIRST_SEARCH_SHARE = 0.12  # of the time
+PARTITION_SECONDS_PER_UNIT = 2e-4  # generously
 POLL_SECONDS = 0.1
 
 
@@ -141,8 +142,9 @@ def _run_workers(
 
     def first_search_and_bound(threads: int) -> None:
         _first_search(units, objective, communication, board, starts, seed, deadline, threads, over)
-        left = max(0.0, deadline - time.perf_counter())
-        seconds = max(0.5, 0.05 * left)
+        if over():
+            return
+        seconds = max(0.5, 0.05 * (deadline - time.perf_counter()))
         board.raise_bound(combinatorial_bound(units, board.value, communication, seconds=seconds, should_stop=over))
 
     def column_bounds() -> None:
@@ -211,9 +213,11 @@ def _first_search(
     over: Callable[[], bool],
 ) -> None:
     """Also for contiguous problems: its sets feed the bounds, its assignments count only when contiguous."""
-    balanced = partition(units, objective, communication, seed=seed).device_of_unit
-    known = list(starts or []) + ([balanced] if balanced is not None else [])
     seconds = FIRST_SEARCH_SHARE * (deadline - time.perf_counter())
+    known = list(starts or [])
+    if units.unit_count * PARTITION_SECONDS_PER_UNIT < seconds:  # it cannot be interrupted
+        balanced = partition(units, objective, communication, seed=seed).device_of_unit
+        known += [balanced] if balanced is not None else []
     local_search(
         units,
         objective,
