@@ -19,7 +19,7 @@ from placewright.placers.assignment.units import Communication, IntArray, Object
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 CLOSED_GAP = 1e-6  # value and bound this close: the rest is rounding
 SMALL_CELLS = 300  # units x devices; up to here the constraint solver is faster, and its arithmetic is exact
-LARGEST_HIGHS_CELLS = 20_000
+LARGEST_HIGHS_CELLS = 6_000  # beyond, its first linear programme takes too long, and the core is better spent on search
 FIRST_SEARCH_SHARE = 0.12  # of the time
 PARTITION_SECONDS_PER_UNIT = 2e-4  # generously
 POLL_SECONDS = 0.1
