@@ -19,7 +19,7 @@ from placewright.placers.assignment.units import Communication, IntArray, Object
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 CLOSED_GAP = 1e-6  # value and bound this close: the rest is rounding
 SMALL_CELLS = 300  # units x devices; up to here the constraint solver is faster, and its arithmetic is exact
-LARGEST_HIGHS_CELLS = 6_000  # beyond, its first linear programme takes too long, and the core is better spent on search
+LARGEST_HIGHS_CELLS, LARGEST_COSTLY_HIGHS_CELLS = 6_000, 2_000
 FIRST_SEARCH_SHARE = 0.12  # of the time
 PARTITION_SECONDS_PER_UNIT = 2e-4  # generously
 POLL_SECONDS = 0.1
@@ -140,8 +140,8 @@ def _run_workers(
     good as annealing gets. CP-SAT waits for an assignment, which bounds its numbers.
     """
 
-    def first_search_and_bound(threads: int) -> None:
-        _first_search(units, objective, communication, board, starts, seed, deadline, threads, over)
+    def first_search_and_bound() -> None:
+        _first_search(units, objective, communication, board, starts, seed, deadline, over)
         if over():
             return
         seconds = max(0.5, 0.05 * (deadline - time.perf_counter()))
@@ -174,10 +174,10 @@ def _run_workers(
 
     solver = _solver_for(units, contiguity)
     if solver != "highs":
-        first_search_and_bound(2)
+        first_search_and_bound()
     with ThreadPoolExecutor(2) as pool:
         if solver == "highs":
-            jobs = [pool.submit(one_after_another, lambda: first_search_and_bound(1), column_bounds, keep_searching)]
+            jobs = [pool.submit(one_after_another, first_search_and_bound, column_bounds, keep_searching)]
         elif solver == "cpsat":
             jobs = [pool.submit(one_after_another, column_bounds, keep_searching)]
         else:
@@ -194,11 +194,17 @@ def _run_workers(
 
 
 def _solver_for(units: Units, contiguity: Contiguity) -> Solver | None:
-    """CP-SAT for contiguity and for small problems, HiGHS up to a size, none beyond."""
+    """CP-SAT for contiguity and for small problems, HiGHS up to a size, none beyond.
+
+    The size is less where copies cost more than the work: the linear relaxation then says little, and the core is
+    better spent on search.
+    """
     cells = units.unit_count * units.device_count
     if contiguity != "none" or cells <= SMALL_CELLS:
         return "cpsat"
-    return "highs" if cells <= LARGEST_HIGHS_CELLS else None
+    work = (units.forward_time + units.backward_time).min(axis=1).sum()
+    moved = (units.tensor_in + units.tensor_out).max(axis=1, initial=0.0).sum()
+    return "highs" if cells <= (LARGEST_COSTLY_HIGHS_CELLS if moved > work else LARGEST_HIGHS_CELLS) else None
 
 
 def _first_search(
@@ -209,7 +215,6 @@ def _first_search(
     starts: list[IntArray] | None,
     seed: int,
     deadline: float,
-    threads: int,
     over: Callable[[], bool],
 ) -> None:
     """Also for contiguous problems: its sets feed the bounds, its assignments count only when contiguous."""
@@ -225,7 +230,6 @@ def _first_search(
         starts=known[:2],
         seed=seed,
         seconds=min(seconds, 15.0, 0.005 * units.unit_count * units.device_count),
-        threads=threads,
         should_stop=over,
         on_improve=lambda device_of_unit, value: board.offer(device_of_unit),
     )

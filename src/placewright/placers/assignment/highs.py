@@ -17,7 +17,8 @@ from placewright.placers.assignment.linear import INF, Rows, new_highs
 from placewright.placers.assignment.units import BoolArray, FloatArray, IntArray, Units, fold_directions
 from placewright.placers.child_solver import received_problem, send
 
-TYPICAL_LOAD, MEMORY_LIMIT = 100.0, 1000.0  # the solver's tolerances are absolute, so numbers are brought near these
+# The solver's tolerances are absolute, so loads are brought into a range and memory limits to a size.
+LEAST_LOAD, LARGEST_LOAD, MEMORY_LIMIT = 10.0, 1000.0, 1000.0
 PROOF_MARGIN = 5e-7  # and its bounds are believed to this accuracy
 LEAST_NEWS = 1e-5  # relative rise of the bound worth a message
 
@@ -29,7 +30,8 @@ class Programme:
         self.gpipe, self.overlapped = settings.objective == "gpipe", settings.communication == "overlapped"
         self.units = units if self.gpipe else fold_directions(units)
         self.kind = self.units.kind_of_device
-        self.scale = TYPICAL_LOAD / (settings.upper if 0 < settings.upper < np.inf else _typical_load(self.units))
+        load = settings.upper if 0 < settings.upper < np.inf else _typical_load(self.units)
+        self.scale = 1.0 if LEAST_LOAD <= load <= LARGEST_LOAD else 100.0 / load
         self.directions = 2 if self.gpipe else 1
         self.rows = Rows()
         self.place = np.arange(self.units.unit_count * len(self.kind)).reshape(-1, len(self.kind))
@@ -38,8 +40,8 @@ class Programme:
         usable = self._usable()
         for row in self.place.tolist():
             self.rows.add([(column, 1.0) for column in row], 1.0, 1.0)
+        self._loads(usable, self._moves())
         self._memory()
-        self._loads(usable)
         cost, upper = np.zeros(self.column_count), np.ones(self.column_count)
         cost[self.top], upper[self.top] = 1.0, INF
         upper[: self.place.size] = usable.ravel()
@@ -59,35 +61,34 @@ class Programme:
                     list(zip(self.place[:, device].tolist(), share.tolist(), strict=True)), -INF, MEMORY_LIMIT
                 )
 
-    def _loads(self, usable: BoolArray) -> None:
+    def _loads(self, usable: BoolArray, moved: list[list[list[tuple[int, float]]]]) -> None:
         times = (self.units.forward_time, self.units.backward_time)[: self.directions]
         for device, kind in enumerate(self.kind.tolist()):
-            moved = self._moves(device, kind)
+            able = np.flatnonzero(usable[:, device])
             for direction, top in enumerate(self.top):
-                able = np.flatnonzero(usable[:, device])
                 cost = times[direction][able, kind] * self.scale
                 compute = list(zip(self.place[able, device].tolist(), cost.tolist(), strict=True))
-                parts = [compute, moved[direction]] if self.overlapped else [compute + moved[direction]]
-                for part in parts:
+                copies = moved[direction][device]
+                for part in [compute, copies] if self.overlapped else [compute + copies]:
                     self.rows.add([*part, (top, -1.0)], -INF, 0.0)
 
-    def _moves(self, device: int, kind: int) -> list[list[tuple[int, float]]]:
-        """Per direction, the columns of the device's copies and their costs."""
+    def _moves(self) -> list[list[list[tuple[int, float]]]]:
+        """Per direction and device, the columns of the device's copies and their costs."""
         units = self.units
-        moved: list[list[tuple[int, float]]] = [[] for _ in range(self.directions)]
+        moved: list[list[list[tuple[int, float]]]] = [[[] for _ in self.kind] for _ in range(self.directions)]
         for tensor in range(units.tensor_count):
             members = units.tensor_unit[units.tensor_ptr[tensor] : units.tensor_ptr[tensor + 1]]
-            home, *others = self.place[members, device].tolist()
-            costs = (float(units.tensor_in[tensor, kind]), float(units.tensor_out[tensor, kind]))
-            for cost, sign in zip(costs, (1.0, -1.0), strict=True):
-                if cost <= 0:
-                    continue
-                for other in others:
-                    self.rows.add([(self.column_count, 1.0), (other, -sign), (home, sign)], 0.0, INF)
-                moved[int(self.gpipe and units.tensor_is_backward[tensor])].append(
-                    (self.column_count, cost * self.scale)
-                )
-                self.column_count += 1
+            direction = int(self.gpipe and units.tensor_is_backward[tensor])
+            for device, kind in enumerate(self.kind.tolist()):
+                home, *others = self.place[members, device].tolist()
+                costs = (float(units.tensor_in[tensor, kind]), float(units.tensor_out[tensor, kind]))
+                for cost, sign in zip(costs, (1.0, -1.0), strict=True):
+                    if cost <= 0:
+                        continue
+                    for other in others:
+                        self.rows.add([(self.column_count, 1.0), (other, -sign), (home, sign)], 0.0, INF)
+                    moved[direction][device].append((self.column_count, cost * self.scale))
+                    self.column_count += 1
         return moved
 
     def assignment(self, columns: FloatArray) -> IntArray:
