@@ -11,16 +11,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from placewright.placers.assignment.bounds import column_bound, combinatorial_bound
-from placewright.placers.assignment.cpsat import Contiguity, ExactProcess, Settings
+from placewright.placers.assignment.exact_process import Contiguity, ExactProcess, Settings, Solver
 from placewright.placers.assignment.partition import partition
 from placewright.placers.assignment.search import local_search
 from placewright.placers.assignment.units import Communication, IntArray, Objective, Units, evaluate
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 CLOSED_GAP = 1e-6  # value and bound this close: the rest is rounding
-LARGEST_EXACT_CELLS = 2_000  # units x devices the constraint solver is started for
-SMALL_CELLS = 300  # up to here it runs to the end; above, it has a share of the time, then local search goes on
-EXACT_SHARE = 0.2
+SMALL_CELLS = 300  # units x devices; up to here the constraint solver is faster, and its arithmetic is exact
+LARGEST_HIGHS_CELLS, LARGEST_COSTLY_HIGHS_CELLS = 6_000, 2_000
+FIRST_SEARCH_SHARE = 0.12  # of the time
+PARTITION_SECONDS_PER_UNIT = 2e-4  # generously
 POLL_SECONDS = 0.1
 
 
@@ -85,6 +86,7 @@ def solve(
     gap: float = 0.0,
     goal_gap: float = 0.01,
     starts: list[IntArray] | None = None,
+    lower: float = 0.0,
     seed: int = 0,
     should_stop: Callable[[], bool] = lambda: False,
     report: Callable[[float, float], None] | None = None,
@@ -92,6 +94,7 @@ def solve(
     """Best assignment found in `seconds`, with a proven bound. Ends early once the relative gap is at most `gap`.
 
     `starts` are known assignments (a contiguous optimum, say); the result is never worse than the best valid one.
+    `lower` is a bound proven elsewhere.
     `report(value, bound)` is called at every improvement of either.
     """
     if units.unit_count == 0:
@@ -105,47 +108,18 @@ def solve(
     board = _Board(accept, report)
     for start in starts or []:
         board.offer(start)
+    board.raise_bound(lower)
     deadline = board.began + seconds
 
     def over() -> bool:
         return board.stopped.is_set() or should_stop() or board.closed(gap) or time.perf_counter() >= deadline
 
-    _first_search(units, objective, communication, board, starts, seed, 0.12 * seconds, over)
-    upper = board.value if np.isfinite(board.value) else np.inf
-    board.raise_bound(combinatorial_bound(units, upper, communication, seconds=max(0.5, 0.05 * seconds)))
-    if not np.isfinite(board.bound):
-        return SolveResult(None, np.inf, np.inf, "infeasible", board.trace)
-    status = _run_workers(units, objective, communication, contiguity, board, goal_gap, seed, deadline, over)
+    status = _run_workers(units, objective, communication, contiguity, board, goal_gap, starts, seed, deadline, over)
     if board.best is None:
         outcome: Status = "infeasible" if status == "infeasible" else "unknown"
-        return SolveResult(None, np.inf, board.bound, outcome, board.trace)
+        return SolveResult(None, np.inf, np.inf if status == "infeasible" else board.bound, outcome, board.trace)
     closed = board.closed(0.0)
     return SolveResult(board.best, board.value, board.bound, "optimal" if closed else "feasible", board.trace)
-
-
-def _first_search(
-    units: Units,
-    objective: Objective,
-    communication: Communication,
-    board: _Board,
-    starts: list[IntArray] | None,
-    seed: int,
-    seconds: float,
-    over: Callable[[], bool],
-) -> None:
-    """Also for contiguous problems: its sets feed the bounds, its assignments count only when contiguous."""
-    balanced = partition(units, objective, communication, seed=seed).device_of_unit
-    known = list(starts or []) + ([balanced] if balanced is not None else [])
-    local_search(
-        units,
-        objective,
-        communication,
-        starts=known[:2],
-        seed=seed,
-        seconds=min(seconds, 15.0, 0.3 + 0.05 * units.unit_count),
-        should_stop=over,
-        on_improve=lambda device_of_unit, value: board.offer(device_of_unit),
-    )
 
 
 def _run_workers(
@@ -155,13 +129,25 @@ def _run_workers(
     contiguity: Contiguity,
     board: _Board,
     goal_gap: float,
+    starts: list[IntArray] | None,
     seed: int,
     deadline: float,
     over: Callable[[], bool],
 ) -> str:
-    """Bounds in one thread; beside it the constraint solver on small problems, local search on large ones."""
+    """Search and bounds in one thread; beside them an exact programme in its own process.
 
-    def bounding() -> None:
+    HiGHS starts at once: with a start of its own it soon finds better assignments than from one that is nearly as
+    good as annealing gets. CP-SAT waits for an assignment, which bounds its numbers.
+    """
+
+    def first_search_and_bound() -> None:
+        _first_search(units, objective, communication, board, starts, seed, deadline, over)
+        if over():
+            return
+        seconds = max(0.5, 0.05 * (deadline - time.perf_counter()))
+        board.raise_bound(combinatorial_bound(units, board.value, communication, seconds=seconds, should_stop=over))
+
+    def column_bounds() -> None:
         while not np.isfinite(board.value) and not over():
             time.sleep(POLL_SECONDS)
         column_bound(
@@ -177,23 +163,76 @@ def _run_workers(
             on_bound=board.raise_bound,
         )
 
-    cells = units.unit_count * units.device_count
-    patient = contiguity != "none" or cells <= SMALL_CELLS
+    def keep_searching() -> None:
+        if contiguity == "none":
+            _keep_searching(units, objective, communication, board, seed, deadline, over)
+
+    def one_after_another(*parts: Callable[[], None]) -> None:
+        for part in parts:
+            if not over():
+                part()
+
+    solver = _solver_for(units, contiguity)
+    if solver != "highs":
+        first_search_and_bound()
     with ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(bounding)]
+        if solver == "highs":
+            jobs = [pool.submit(one_after_another, first_search_and_bound, column_bounds, keep_searching)]
+        elif solver == "cpsat":
+            jobs = [pool.submit(one_after_another, column_bounds, keep_searching)]
+        else:
+            jobs = [pool.submit(column_bounds), pool.submit(keep_searching)]
         status = "unknown"
-        if patient or cells <= LARGEST_EXACT_CELLS:
-            left = deadline - time.perf_counter()
-            exact_deadline = time.perf_counter() + left * (1.0 if patient else EXACT_SHARE)
-            status = _run_exact(units, objective, communication, contiguity, board, seed, exact_deadline, over)
-        if contiguity == "none" and status == "unknown":
-            jobs.append(pool.submit(_keep_searching, units, objective, communication, board, seed, deadline, over))
+        if solver is not None and not over():
+            status = _run_exact(units, objective, communication, contiguity, board, seed, deadline, over, solver)
         while not over() and not all(job.done() for job in jobs):
             time.sleep(POLL_SECONDS)
         board.stopped.set()
         for job in jobs:
             job.result()
-    return status
+    return "infeasible" if not np.isfinite(board.bound) else status
+
+
+def _solver_for(units: Units, contiguity: Contiguity) -> Solver | None:
+    """CP-SAT for contiguity and for small problems, HiGHS up to a size, none beyond.
+
+    The size is less where copies cost more than the work: the linear relaxation then says little, and the core is
+    better spent on search.
+    """
+    cells = units.unit_count * units.device_count
+    if contiguity != "none" or cells <= SMALL_CELLS:
+        return "cpsat"
+    work = (units.forward_time + units.backward_time).min(axis=1).sum()
+    moved = (units.tensor_in + units.tensor_out).max(axis=1, initial=0.0).sum()
+    return "highs" if cells <= (LARGEST_COSTLY_HIGHS_CELLS if moved > work else LARGEST_HIGHS_CELLS) else None
+
+
+def _first_search(
+    units: Units,
+    objective: Objective,
+    communication: Communication,
+    board: _Board,
+    starts: list[IntArray] | None,
+    seed: int,
+    deadline: float,
+    over: Callable[[], bool],
+) -> None:
+    """Also for contiguous problems: its sets feed the bounds, its assignments count only when contiguous."""
+    seconds = FIRST_SEARCH_SHARE * (deadline - time.perf_counter())
+    known = list(starts or [])
+    if units.unit_count * PARTITION_SECONDS_PER_UNIT < seconds:  # it cannot be interrupted
+        balanced = partition(units, objective, communication, seed=seed).device_of_unit
+        known += [balanced] if balanced is not None else []
+    local_search(
+        units,
+        objective,
+        communication,
+        starts=known[:2],
+        seed=seed,
+        seconds=min(seconds, 15.0, 0.005 * units.unit_count * units.device_count),
+        should_stop=over,
+        on_improve=lambda device_of_unit, value: board.offer(device_of_unit),
+    )
 
 
 def _keep_searching(
@@ -232,10 +271,11 @@ def _run_exact(
     seed: int,
     deadline: float,
     over: Callable[[], bool],
+    solver: Solver,
 ) -> str:
     left = deadline - time.perf_counter()
     settings = Settings(objective, communication, contiguity, left, 1, seed, board.value, board.best)
-    process = ExactProcess(units, settings)
+    process = ExactProcess(units, settings, solver)
     status = "unknown"
     try:
         while not process.finished and not over() and time.perf_counter() < deadline:
@@ -244,10 +284,8 @@ def _run_exact(
                     board.offer(message.solution)
                 elif message.name == "bound":
                     board.raise_bound(message.bound)
-                elif message.status == "infeasible" and not np.isfinite(board.value):
-                    status = "infeasible"
-                elif message.status == "optimal":
-                    status = "optimal"
+                elif message.status == ("infeasible" if board.best is None else "optimal"):
+                    status = message.status
                     board.stopped.set()
             time.sleep(0.02)
     finally:
@@ -280,7 +318,7 @@ def _is_acyclic(edges: set[tuple[int, int]], nodes: int) -> bool:
 
 def _is_convex(units: Units, member: np.ndarray) -> bool:
     """Walk forward from where edges leave the set; meeting it again means a path returned."""
-    stack = [int(h) for u in np.flatnonzero(member) for h in _heads(units, u) if not member[h]]
+    stack = [int(h) for u in np.flatnonzero(member) for h in _heads(units, int(u)) if not member[h]]
     seen = set(stack)
     while stack:
         for head in _heads(units, stack.pop()):

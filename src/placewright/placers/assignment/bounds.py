@@ -15,6 +15,7 @@ import numpy as np
 
 from placewright.placers.assignment.columns import ColumnGeneration
 from placewright.placers.assignment.implications import find_implications
+from placewright.placers.assignment.linear import new_highs
 from placewright.placers.assignment.units import Communication, FloatArray, IntArray, Units, fold_directions
 
 LARGEST_LP_ENTRIES = 400_000
@@ -23,7 +24,7 @@ ATTEMPTS, ATTEMPT_SHARE = 3, 0.2  # tries per target, and the share of the time 
 PROOF_MARGIN = 1e-8  # a disproved target counts as a bound a hair below it
 
 
-def work_bound(units: Units) -> float:
+def work_bound(units: Units, *, seconds: float = 20.0) -> float:
     """Fractional assignment of work and memory to kinds, communication left out; inf if nothing fits.
 
     The value returned is computed from kind weights alone, so it is a bound whatever the solver's accuracy.
@@ -34,7 +35,7 @@ def work_bound(units: Units) -> float:
         return float("inf")
     work = np.where(live[None, :], work, np.inf)
     if work.size <= LARGEST_LP_ENTRIES:
-        rent, levy = _fractional_duals(units, work)
+        rent, levy = _fractional_duals(units, work, seconds)
     else:
         rent, levy = np.where(live, 1.0, 0.0), np.zeros(len(live))
     best = 0.0
@@ -57,7 +58,7 @@ def _weighted_work(units: Units, work: FloatArray, rent: FloatArray, levy: Float
     return float((cost.min(axis=1).sum() - (tax * memory * units.kind_count).sum()) / total)
 
 
-def _fractional_duals(units: Units, work: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _fractional_duals(units: Units, work: FloatArray, seconds: float) -> tuple[FloatArray, FloatArray]:
     """Duals of the load and memory rows of the fractional assignment."""
     count, kinds = work.shape
     scale = float(np.where(np.isfinite(work), work, np.inf).min(axis=1).sum()) or 1.0
@@ -78,9 +79,7 @@ def _fractional_duals(units: Units, work: FloatArray) -> tuple[FloatArray, Float
     values = np.stack([np.ones(len(unit)), work[unit, kind] / scale, units.memory_bytes[unit] / bytes_scale], axis=1)
     lp.a_matrix_.index_ = np.append(rows, count + np.arange(kinds))
     lp.a_matrix_.value_ = np.append(values.ravel(), -units.kind_count.astype(float))
-    highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
-    highs.setOptionValue("time_limit", 20.0)
+    highs = new_highs(time_limit=seconds)
     highs.passModel(lp)
     highs.run()
     dual = -np.array(highs.getSolution().row_dual)
@@ -90,22 +89,35 @@ def _fractional_duals(units: Units, work: FloatArray) -> tuple[FloatArray, Float
     return rent, np.maximum(dual[count + kinds :], 0.0) * scale / bytes_scale
 
 
-def unit_bound(units: Units, upper: float, communication: Communication = "added", *, seconds: float = 5.0) -> float:
+def unit_bound(
+    units: Units,
+    upper: float,
+    communication: Communication = "added",
+    *,
+    seconds: float = 5.0,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> float:
     """The device that holds a unit has at least the unit's least load (a minimum cut), on its best kind."""
     if not units.unit_count:
         return 0.0
-    facts = find_implications(units, upper, communication, seconds=seconds)
+    facts = find_implications(units, upper, communication, seconds=seconds, should_stop=should_stop)
     return float(min(facts.least_load.min(axis=1).max(), upper))
 
 
 def combinatorial_bound(
-    units: Units, upper: float, communication: Communication = "added", *, seconds: float = 5.0
+    units: Units,
+    upper: float,
+    communication: Communication = "added",
+    *,
+    seconds: float = 5.0,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> float:
     """The better of `work_bound` and `unit_bound`; takes seconds even on large problems."""
     if not units.unit_count:
         return 0.0
     folded = fold_directions(units)
-    return max(work_bound(folded), unit_bound(folded, upper, communication, seconds=seconds))
+    by_work = work_bound(folded, seconds=seconds)
+    return max(by_work, unit_bound(folded, upper, communication, seconds=seconds, should_stop=should_stop))
 
 
 def column_bound(

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import highspy
 import numpy as np
 
 from placewright.placers.assignment.frontier import best_set, build_frontiers
 from placewright.placers.assignment.implications import Implications
-from placewright.placers.assignment.pricing import INF, SetProblem, SetProgramme, search_set, set_load, set_problem
+from placewright.placers.assignment.linear import INF, new_highs
+from placewright.placers.assignment.pricing import SetProblem, SetProgramme, search_set, set_load, set_problem
 from placewright.placers.assignment.units import BoolArray, FloatArray, IntArray, Units
 
 Verdict = Literal["infeasible", "feasible", "unknown"]
-HEURISTIC_ITERATIONS_PER_UNIT = 150
+HEURISTIC_ITERATIONS_PER_UNIT, MOST_HEURISTIC_ITERATIONS = 150, 100_000
 SMOOTHING = 0.7  # weight of the best prices so far; damps the swings of the master's duals
 TOLERANCE = 1e-7
 MAX_LABELS = 3_000_000
@@ -46,7 +47,10 @@ class ColumnGeneration:
         self.programmes: dict[int, SetProgramme] = {}
         self.facts = facts
         # The walk over frontiers limits compute plus copies; an overlapped load is the larger of the two.
-        self.frontiers = {kind: None if overlapped else build_frontiers(self.problems[kind]) for kind in self.kinds}
+        self.frontiers = {
+            kind: None if overlapped else build_frontiers(self.problems[kind], should_stop=should_stop)
+            for kind in self.kinds
+        }
         self.looseness = 0.0
         self.rng = np.random.default_rng(seed)
         self.known: set[tuple[int, bytes]] = set()
@@ -55,11 +59,9 @@ class ColumnGeneration:
         self.master = self._new_master()
         self.center: FloatArray = self.weight.copy()  # prices in proportion to work are good from the start
 
-    def _new_master(self) -> highspy.Highs:
+    def _new_master(self) -> Any:
         """Rows: every unit once, every kind's devices. The objective is the work left over or covered twice."""
-        highs = highspy.Highs()
-        highs.setOptionValue("output_flag", False)
-        highs.setOptionValue("threads", 1)
+        highs = new_highs()
         time_on = np.where(np.isfinite(self.units.forward_time), self.units.forward_time, np.inf)
         work = np.min(time_on[:, self.kinds], axis=1)
         self.weight = np.where(np.isfinite(work), work, 0.0)
@@ -104,7 +106,12 @@ class ColumnGeneration:
         self.looseness = 100 * finest  # far from a proof, pricing need not be exact
         smoothing, best_surplus = SMOOTHING, -np.inf
         while time.perf_counter() < deadline and not self.should_stop():
+            self.master.setOptionValue(
+                "time_limit", self.master.getRunTime() + max(0.01, deadline - time.perf_counter())
+            )
             self.master.run()
+            if self.master.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+                return "unknown"
             if self.master.getInfo().objective_function_value <= tolerance:
                 return "feasible"
             dual = np.array(self.master.getSolution().row_dual)[: self.units.unit_count]
@@ -145,14 +152,14 @@ class ColumnGeneration:
         floor = max(0.0, float(price[start].sum()))
         found = start.copy()
         slope = 2.0 * np.abs(priced).sum() / max(target * self.units.device_count, 1e-300)
-        iterations = HEURISTIC_ITERATIONS_PER_UNIT * self.units.unit_count
+        iterations = min(HEURISTIC_ITERATIONS_PER_UNIT * self.units.unit_count, MOST_HEURISTIC_ITERATIONS)
         annealed = search_set(problem, priced, target, found, int(self.rng.integers(1 << 30)), iterations, slope)
         member = found if annealed > floor else None
         floor = max(floor, annealed)
         tolerance = self.looseness / self.units.device_count
         frontiers = self.frontiers[kind]
         if frontiers is not None:
-            answer = best_set(frontiers, problem, priced, target, floor, tolerance, MAX_LABELS)
+            answer = best_set(frontiers, problem, priced, target, floor, tolerance, MAX_LABELS, self.should_stop)
             heavy = answer.member is not None and problem.memory[answer.member].sum() > problem.memory_limit
             if not heavy:
                 return answer.bound, answer.member if answer.member is not None else member

@@ -1,116 +1,25 @@
-"""The exact programme for a constraint solver, run in a process of its own.
-
-A separate process, because the constraint solver and the linear solver used elsewhere load clashing versions of
-one shared library, and because it can be ended at any moment.
-"""
+"""The exact programme for a constraint solver, run in a process of its own."""
 
 from __future__ import annotations
 
-import io
-import json
-import queue
-import subprocess
-import sys
-import threading
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from placewright.placers.assignment.units import Communication, IntArray, Objective, Units
+from placewright.placers.assignment.exact_process import Settings, unpacked
+from placewright.placers.assignment.units import IntArray, Units
+from placewright.placers.child_solver import received_problem, send
 
-Contiguity = Literal["none", "convex", "chain"]
-COARSE, FINE = 10**7, 10**9  # integer steps per largest useful load; fine ones are slow on large problems
+COARSE, FINE = 10**7, 10**11  # integer steps per largest useful load; fine ones are slow on large problems
 LARGEST_FINE_UNITS = 40
-
-
-class Settings(NamedTuple):
-    """What the programme is asked for."""
-
-    objective: Objective
-    communication: Communication
-    contiguity: Contiguity
-    seconds: float
-    workers: int
-    seed: int
-    upper: float  # value of the best assignment known: anything worse is not looked at
-    hint: IntArray | None
-
-
-class Message(NamedTuple):
-    """News of a running solve: a ``solution``, a ``bound``, or that it is ``done`` and with which ``status``."""
-
-    name: Literal["solution", "bound", "done"]
-    solution: IntArray | None = None
-    bound: float = 0.0
-    status: str = "unknown"
-
-
-class ExactProcess:
-    """Handle on a running solve: poll `messages`, then `close`."""
-
-    def __init__(self, units: Units, settings: Settings) -> None:
-        command = [sys.executable, "-m", __name__]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.arrived: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self.finished = False
-        threading.Thread(target=self._listen, args=(_packed(units, settings),), daemon=True).start()
-
-    def _listen(self, problem: bytes) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.write(problem)
-            self.process.stdin.close()
-            for line in self.process.stdout:
-                message = json.loads(line)
-                if "solution" in message:
-                    message["solution"] = np.array(message["solution"], dtype=np.int32)
-                self.arrived.put(Message(**message))
-        except (OSError, ValueError):
-            pass  # ended by itself, or closed by us
-        self.arrived.put(Message("done"))
-
-    def messages(self) -> list[Message]:
-        """What has arrived since the last call."""
-        found: list[Message] = []
-        while not self.arrived.empty():
-            found.append(self.arrived.get())
-        self.finished |= any(message.name == "done" for message in found)
-        return found
-
-    def close(self) -> None:
-        """End the solve, finished or not."""
-        self.process.kill()
-        self.process.wait()
-
-
-def _packed(units: Units, settings: Settings) -> bytes:
-    hint = settings.hint if settings.hint is not None else np.zeros(0, dtype=np.int32)
-    words = np.array(json.dumps(settings._replace(hint=None)))
-    buffer = io.BytesIO()
-    np.savez(buffer, settings=words, hint=hint, **units._asdict())
-    return buffer.getvalue()
-
-
-def _unpacked(data: bytes) -> tuple[Units, Settings]:
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        hint = arrays["hint"]
-        settings = Settings(*json.loads(str(arrays["settings"])))._replace(hint=hint if len(hint) else None)
-        return Units(*(arrays[name] for name in Units._fields)), settings
 
 
 def _main() -> None:
     """The child: one problem on standard input, a line of JSON for every message on standard output."""
     from ortools.sat.python import cp_model
 
-    units, settings = _unpacked(sys.stdin.buffer.read())
-    lock = threading.Lock()  # bound and solution callbacks come from different threads
-
-    def send(name: str, **content: object) -> None:
-        with lock:
-            print(json.dumps({"name": name, **content}), flush=True)
-
+    units, settings = unpacked(received_problem())
     model = _Model(cp_model, units, settings)
 
     class Reporter(cp_model.CpSolverSolutionCallback):

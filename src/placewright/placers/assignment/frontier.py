@@ -8,6 +8,7 @@ label search for the best set within the load limit visits little more than the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -44,11 +45,13 @@ class _Event(NamedTuple):
     cost_out: float
 
 
-def build_frontiers(problem: SetProblem, max_states: int = 4_000_000) -> Frontiers | None:
-    """None when the graph is too wide for the listing."""
-    order = _narrow_order(problem)
-    events = _schedule(problem, order)
-    if events is None:
+def build_frontiers(
+    problem: SetProblem, max_states: int = 4_000_000, should_stop: Callable[[], bool] = lambda: False
+) -> Frontiers | None:
+    """None when the graph is too wide for the listing, or when stopped."""
+    order = _narrow_order(problem, should_stop)
+    events = None if order is None else _schedule(problem, order)
+    if order is None or events is None:
         return None
     usable = np.isfinite(problem.time)
     keys = np.zeros(1, dtype=np.int64)
@@ -62,13 +65,13 @@ def build_frontiers(problem: SetProblem, max_states: int = 4_000_000) -> Frontie
         children.append(np.stack([out_place + ptr[-1], np.where(in_place < 0, -1, in_place + ptr[-1])]))
         costs.append(np.stack(paid))
         ptr.append(ptr[-1] + len(keys))
-        if ptr[-1] > max_states:
+        if ptr[-1] > max_states or should_stop():
             return None
     child = np.concatenate(children, axis=1).astype(np.int32)
     return Frontiers(order, np.array(ptr, dtype=np.int64), child, np.concatenate(costs, axis=1))
 
 
-def _narrow_order(problem: SetProblem) -> IntArray:
+def _narrow_order(problem: SetProblem, should_stop: Callable[[], bool]) -> IntArray | None:
     """Greedy: next comes the unit that leaves the fewest tensors open, by first-come order among equals."""
     units = len(problem.time)
     undecided = np.diff(problem.tensor_ptr).astype(np.int64)
@@ -78,6 +81,8 @@ def _narrow_order(problem: SetProblem) -> IntArray:
     order = np.empty(units, dtype=np.int32)
     cursor = 0
     for step in range(units):
+        if should_stop():
+            return None
         while cursor < units and done[cursor]:
             cursor += 1
         candidates = [unit for unit in touched if not done[unit]] or [cursor]
@@ -179,11 +184,62 @@ def _completions(
 
 
 @njit(cache=True, nogil=True)
-def _labels(
-    order: IntArray,
-    ptr: NDArray[np.int64],
+def _extend(
+    state: IntArray,
+    load: FloatArray,
+    worth: FloatArray,
     child: IntArray,
     cost: FloatArray,
+    unit_time: float,
+    unit_price: float,
+    limit: float,
+    multipliers: FloatArray,
+    completions: FloatArray,
+    floor: float,
+) -> tuple[IntArray, FloatArray, FloatArray, IntArray, BoolArray]:
+    """Decide one unit for every label: the labels after it that are within the limit, may beat `floor` and are not
+    dominated, with the label each came from and whether the unit went in.
+    """
+    count = len(state)
+    new_state = np.empty(2 * count, dtype=np.int32)
+    new_load = np.empty(2 * count)
+    new_worth = np.empty(2 * count)
+    source = np.empty(2 * count, dtype=np.int32)
+    choice = np.empty(2 * count, dtype=np.bool_)
+    made = 0
+    for i in range(count):
+        for side in range(2):
+            target = child[side, state[i]]
+            if target < 0:
+                continue
+            total = load[i] + cost[side, state[i]] + (unit_time if side else 0.0)
+            value = worth[i] + (unit_price if side else 0.0)
+            alive = total <= limit
+            for k in range(len(multipliers)):
+                if not alive:
+                    break
+                alive = value + completions[k, target] + multipliers[k] * (limit - total) > floor
+            if alive:
+                new_state[made], new_load[made], new_worth[made] = target, total, value
+                source[made], choice[made] = i, side == 1
+                made += 1
+    by_load = np.argsort(new_load[:made], kind="mergesort")
+    by_state = np.argsort(new_state[:made][by_load], kind="mergesort")
+    rank = by_load[by_state]
+    kept = 0
+    keep = np.empty(made, dtype=np.int64)
+    for place in range(made):
+        i = rank[place]
+        if kept and new_state[keep[kept - 1]] == new_state[i] and new_worth[keep[kept - 1]] >= new_worth[i]:
+            continue
+        keep[kept] = i
+        kept += 1
+    keep = keep[:kept]
+    return new_state[keep], new_load[keep], new_worth[keep], source[keep], choice[keep]
+
+
+def _best_labels(
+    frontiers: Frontiers,
     time: FloatArray,
     price: FloatArray,
     limit: float,
@@ -191,71 +247,30 @@ def _labels(
     completions: FloatArray,
     floor: float,
     max_labels: int,
+    should_stop: Callable[[], bool],
 ) -> tuple[bool, float, BoolArray]:
     """Best set with price above `floor`. The flag tells whether the search was complete."""
-    steps = len(order)
-    parent = np.empty(max_labels, dtype=np.int32)
-    choice = np.empty(max_labels, dtype=np.bool_)
-    state = np.zeros(1, dtype=np.int32)
-    load = np.zeros(1)
-    worth = np.zeros(1)
-    index = np.full(1, -1, dtype=np.int32)
+    member = np.zeros(len(frontiers.order), dtype=np.bool_)
+    state, load, worth = np.zeros(1, dtype=np.int32), np.zeros(1), np.zeros(1)
+    history: list[tuple[IntArray, BoolArray]] = []
     used = 0
-    first = np.empty(steps + 1, dtype=np.int64)
-    for step in range(steps):
-        unit = order[step]
-        count = len(state)
-        new_state = np.empty(2 * count, dtype=np.int32)
-        new_load = np.empty(2 * count)
-        new_worth = np.empty(2 * count)
-        new_parent = np.empty(2 * count, dtype=np.int32)
-        new_choice = np.empty(2 * count, dtype=np.bool_)
-        made = 0
-        for i in range(count):
-            for side in range(2):
-                target = child[side, state[i]]
-                if target < 0:
-                    continue
-                total = load[i] + cost[side, state[i]] + (time[unit] if side else 0.0)
-                value = worth[i] + (price[unit] if side else 0.0)
-                alive = total <= limit
-                for k in range(len(multipliers)):
-                    if not alive:
-                        break
-                    alive = value + completions[k, target] + multipliers[k] * (limit - total) > floor
-                if alive:
-                    new_state[made], new_load[made], new_worth[made] = target, total, value
-                    new_parent[made], new_choice[made] = index[i], side == 1
-                    made += 1
-        by_load = np.argsort(new_load[:made], kind="mergesort")
-        by_state = np.argsort(new_state[:made][by_load], kind="mergesort")
-        rank = by_load[by_state]
-        kept = 0
-        keep = np.empty(made, dtype=np.int64)
-        for place in range(made):
-            i = rank[place]
-            if kept and new_state[keep[kept - 1]] == new_state[i] and new_worth[keep[kept - 1]] >= new_worth[i]:
-                continue
-            keep[kept] = i
-            kept += 1
-        keep = keep[:kept]
-        if used + kept > max_labels:
-            return False, np.inf, np.zeros(0, dtype=np.bool_)
-        first[step] = used
-        parent[used : used + kept] = new_parent[keep]
-        choice[used : used + kept] = new_choice[keep]
-        index = np.arange(used, used + kept).astype(np.int32)
-        used += kept
-        state, load, worth = new_state[keep], new_load[keep], new_worth[keep]
-    member = np.zeros(steps, dtype=np.bool_)
-    if len(state) == 0:
-        return True, floor, member
-    best = np.argmax(worth)
-    cursor = index[best]
-    for step in range(steps - 1, -1, -1):
-        member[order[step]] = choice[cursor]
-        cursor = parent[cursor]
-    return True, worth[best], member
+    for unit in frontiers.order.tolist():
+        state, load, worth, source, choice = _extend(
+            state, load, worth, frontiers.child, frontiers.cost,
+            time[unit], price[unit], limit, multipliers, completions, floor,
+        )  # fmt: skip
+        history.append((source, choice))
+        used += len(state)
+        if len(state) == 0:
+            return True, floor, member
+        if used > max_labels or should_stop():
+            return False, np.inf, member
+    label = int(np.argmax(worth))
+    best = float(worth[label])
+    for unit, (source, choice) in zip(reversed(frontiers.order.tolist()), reversed(history), strict=True):
+        member[unit] = choice[label]
+        label = int(source[label])
+    return True, best, member
 
 
 class FrontierAnswer(NamedTuple):
@@ -274,50 +289,54 @@ def best_set(
     floor: float,
     tolerance: float = 0.0,
     max_labels: int = 3_000_000,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> FrontierAnswer:
     """The best set of price above `floor` with load at most `limit`. Memory is not looked at.
 
     Sets that beat the floor by less than `tolerance` may be missed; the bound allows for them.
     """
     time = np.where(np.isfinite(problem.time), problem.time, 0.0)
-    arrays = (frontiers.order, frontiers.ptr, frontiers.child, frontiers.cost, time, price)
+
+    def bound_at(multiplier: float, completions: FloatArray) -> float:
+        root = _completions(
+            frontiers.order, frontiers.ptr, frontiers.child, frontiers.cost, time, price, multiplier, completions
+        )
+        return root + multiplier * limit
+
     work = np.empty(len(frontiers.cost[0]) + int(frontiers.ptr[-1] - frontiers.ptr[-2]))
-    middle = _best_multiplier(arrays, limit, work)
+    middle = _least_bound(lambda multiplier: bound_at(multiplier, work), time, price, limit)
     multipliers = np.array([middle * step for step in MULTIPLIER_STEPS])
     completions = np.empty((len(multipliers), len(work)))
-    bounds = [
-        _completions(*arrays, multiplier, completions[k]) + multiplier * limit
-        for k, multiplier in enumerate(multipliers)
-    ]
+    bounds = [bound_at(multiplier, completions[k]) for k, multiplier in enumerate(multipliers)]
     safety = 1e-9 * float(np.abs(price).sum())
     ceiling = min(bounds) + safety
     if ceiling <= floor + tolerance:
         return FrontierAnswer(max(ceiling, floor), None, True)
     slack_limit = limit * (1 + 1e-9)
     lowest = floor + max(tolerance, 0.0) - safety
-    complete, worth, member = _labels(*arrays, slack_limit, multipliers, completions, lowest, max_labels)
+    complete, worth, member = _best_labels(
+        frontiers, time, price, slack_limit, multipliers, completions, lowest, max_labels, should_stop
+    )
     if not complete:
         return FrontierAnswer(ceiling, None, False)
     return FrontierAnswer(max(worth, lowest) + 2 * safety, member if worth > lowest else None, True)
 
 
-def _best_multiplier(arrays: tuple[NDArray[np.generic], ...], limit: float, work: FloatArray) -> float:
-    """Golden-section search of the convex bound over the price of load."""
-    time, price = arrays[4], arrays[5]
+def _least_bound(bound_at: Callable[[float], float], time: FloatArray, price: FloatArray, limit: float) -> float:
+    """The price of load with the least bound, which is convex in it: golden-section search."""
     low, high = 0.0, 4.0 * float(np.max(np.abs(price) / np.maximum(time, 1e-9 * time.mean() + 1e-300), initial=0.0))
     total = float(np.maximum(price, 0.0).sum())
     high = min(high, 20.0 * total / limit)
     ratio = (np.sqrt(5.0) - 1) / 2
     a, b = high - ratio * (high - low), low + ratio * (high - low)
-    at_a = _completions(*arrays, a, work) + a * limit
-    at_b = _completions(*arrays, b, work) + b * limit
+    at_a, at_b = bound_at(a), bound_at(b)
     for _ in range(24):
         if at_a <= at_b:
             high, b, at_b = b, a, at_a
             a = high - ratio * (high - low)
-            at_a = _completions(*arrays, a, work) + a * limit
+            at_a = bound_at(a)
         else:
             low, a, at_a = a, b, at_b
             b = low + ratio * (high - low)
-            at_b = _completions(*arrays, b, work) + b * limit
+            at_b = bound_at(b)
     return (low + high) / 2

@@ -166,7 +166,7 @@ def find_implications(
             if units.kind_count[kind] == 0:
                 least[unit, kind] = np.inf
                 continue
-            if unit % 64 == 0 and (time.perf_counter() > deadline or should_stop()):
+            if time.perf_counter() > deadline or should_stop():
                 break
             others = neighbours[unit]
             least[unit, kind], forced = _pair_facts(*net, unit, others, limit)

@@ -12,9 +12,8 @@ import highspy
 import numpy as np
 from numba import njit
 
+from placewright.placers.assignment.linear import INF, Rows, new_highs
 from placewright.placers.assignment.units import BoolArray, FloatArray, IntArray, Units
-
-INF = highspy.kHighsInf
 
 
 class SetProblem(NamedTuple):
@@ -176,9 +175,7 @@ class SetProgramme:
         """`implied` [P, 2]: a in the set => b in it (valid for every limit used later)."""
         self.problem = problem
         self.unit_count = len(problem.time)
-        self.highs = highspy.Highs()
-        for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 1e-6)):
-            self.highs.setOptionValue(option, value)
+        self.highs = new_highs(mip_rel_gap=1e-6)
         self.highs.passModel(self._model(implied, allowed & np.isfinite(problem.time)))
         self.highs.cbMipInterrupt.subscribe(self._on_interrupt)
         self.highs.cbMipImprovingSolution.subscribe(self._on_improvement)
@@ -190,16 +187,7 @@ class SetProgramme:
         problem, count = self.problem, self.unit_count
         moving = np.flatnonzero((problem.tensor_in > 0) | (problem.tensor_out > 0))
         columns = count + 2 * len(moving)
-        starts, index = [0], list[int]()
-        value, lower, upper = list[float](), list[float](), list[float]()
-
-        def add_row(entries: list[tuple[int, float]], low: float, high: float) -> None:
-            index.extend(i for i, _ in entries)
-            value.extend(v for _, v in entries)
-            starts.append(len(index))
-            lower.append(low)
-            upper.append(high)
-
+        rows = Rows()
         compute = [(unit, float(problem.time[unit])) for unit in np.flatnonzero(usable).tolist()]
         moved: list[tuple[int, float]] = []
         for place, tensor in enumerate(moving.tolist()):
@@ -207,27 +195,17 @@ class SetProgramme:
             moved += [(into, float(problem.tensor_in[tensor])), (out, float(problem.tensor_out[tensor]))]
             home, *others = problem.tensor_unit[problem.tensor_ptr[tensor] : problem.tensor_ptr[tensor + 1]].tolist()
             for other in others:
-                add_row([(into, 1.0), (other, -1.0), (home, 1.0)], 0.0, INF)
-                add_row([(out, 1.0), (home, -1.0), (other, 1.0)], 0.0, INF)
+                rows.add([(into, 1.0), (other, -1.0), (home, 1.0)], 0.0, INF)
+                rows.add([(out, 1.0), (home, -1.0), (other, 1.0)], 0.0, INF)
         for a, b in implied.tolist():
-            add_row([(a, 1.0), (b, -1.0)], -INF, 0.0)
+            rows.add([(a, 1.0), (b, -1.0)], -INF, 0.0)
         if np.isfinite(problem.memory_limit) and problem.memory.sum() > problem.memory_limit:
             scale = problem.memory_limit
-            add_row([(unit, float(size / scale)) for unit, size in enumerate(problem.memory)], -INF, 1.0)
-        self.load_rows = list(range(len(lower), len(lower) + (2 if problem.overlapped else 1)))
-        for entries in [compute, moved] if problem.overlapped else [compute + moved]:
-            add_row(entries, -INF, INF)
-        model = highspy.HighsLp()
-        model.num_col_, model.num_row_ = columns, len(lower)
-        model.col_cost_, model.col_lower_ = np.zeros(columns), np.zeros(columns)
-        model.col_upper_ = np.append(usable.astype(float), np.ones(columns - count))
-        model.row_lower_, model.row_upper_ = np.array(lower), np.array(upper)
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_, model.a_matrix_.index_ = np.array(starts), np.array(index)
-        model.a_matrix_.value_ = np.array(value, dtype=float)
-        kinds = highspy.HighsVarType
-        model.integrality_ = [kinds.kInteger] * count + [kinds.kContinuous] * (columns - count)
-        return model
+            rows.add([(unit, float(size / scale)) for unit, size in enumerate(problem.memory)], -INF, 1.0)
+        loads = [compute, moved] if problem.overlapped else [compute + moved]
+        self.load_rows = [rows.add(entries, -INF, INF) for entries in loads]
+        upper = np.append(usable.astype(float), np.ones(columns - count))
+        return rows.model(np.zeros(columns), upper, np.arange(columns) < count)
 
     def _on_interrupt(self, event: highspy.HighsCallbackEvent) -> None:
         # An interrupted solve does not report its bound and set, so both are noted on the way.

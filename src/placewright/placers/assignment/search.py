@@ -154,8 +154,8 @@ def _spread(units: Units, seed: int, in_order: bool) -> IntArray:
     kind = units.kind_of_device
     share = np.cumsum(speed[kind]) / speed[kind].sum()
     order = np.arange(units.unit_count) if in_order else rng.permutation(units.unit_count)
-    work = np.where(np.isfinite(time_on), time_on, np.nan)
-    typical = np.nan_to_num(np.nanmin(work, axis=1), nan=0.0) + 1e-12
+    least = time_on.min(axis=1)
+    typical = np.where(np.isfinite(least), least, 0.0) + 1e-12
     position = np.cumsum(typical[order]) - 0.5 * typical[order]
     device = np.empty(units.unit_count, dtype=np.int32)
     device[order] = np.minimum(np.searchsorted(share, position / typical.sum()), len(kind) - 1)

@@ -40,7 +40,7 @@ class State(NamedTuple):
     """What the kernels write."""
 
     device: IntArray  # [U]
-    count: IntArray  # [T, D] units of the tensor on the device
+    present: IntArray  # [T, D] units of the tensor on the device
     compute: FloatArray  # [rows, D]
     moved: FloatArray  # [rows, D]
     power: FloatArray  # [rows, D] (load / reference) ** p
@@ -111,8 +111,8 @@ def _random(rng: NDArray[np.uint64]) -> np.uint64:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _below(rng: NDArray[np.uint64], limit: int) -> np.int64:
-    return np.int64((_random(rng) >> np.uint64(33)) % np.uint64(limit))
+def _below(rng: NDArray[np.uint64], limit: int) -> int:
+    return int(np.int64((_random(rng) >> np.uint64(33)) % np.uint64(limit)))
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -139,7 +139,7 @@ def _refresh_power(problem: Problem, state: State, device: int) -> None:
 @njit(cache=True, nogil=True)
 def rebuild(problem: Problem, state: State) -> None:
     """Recompute everything kept from `state.device`."""
-    state.count[:] = 0
+    state.present[:] = 0
     state.compute[:] = 0.0
     state.moved[:] = 0.0
     state.memory[:] = 0.0
@@ -151,11 +151,11 @@ def rebuild(problem: Problem, state: State) -> None:
     for tensor in range(len(problem.tensor_row)):
         first, last = problem.tensor_ptr[tensor], problem.tensor_ptr[tensor + 1]
         for entry in range(first, last):
-            state.count[tensor, state.device[problem.tensor_unit[entry]]] += 1
+            state.present[tensor, state.device[problem.tensor_unit[entry]]] += 1
         home, row = state.device[problem.tensor_unit[first]], problem.tensor_row[tensor]
-        for device in range(state.count.shape[1]):
+        for device in range(state.present.shape[1]):
             kind = problem.kind_of_device[device]
-            held = state.count[tensor, device]
+            held = state.present[tensor, device]
             if device == home and held < last - first:
                 state.moved[row, device] += problem.tensor_out[tensor, kind]
             elif device != home and held > 0:
@@ -179,9 +179,9 @@ def shift(problem: Problem, state: State, unit: int, target: int) -> None:
         tensor = problem.unit_tensor[entry]
         first, size = problem.tensor_ptr[tensor], problem.tensor_ptr[tensor + 1] - problem.tensor_ptr[tensor]
         row = problem.tensor_row[tensor]
-        at_source, at_target = state.count[tensor, source], state.count[tensor, target]
-        state.count[tensor, source] = at_source - 1
-        state.count[tensor, target] = at_target + 1
+        at_source, at_target = state.present[tensor, source], state.present[tensor, target]
+        state.present[tensor, source] = at_source - 1
+        state.present[tensor, target] = at_target + 1
         into_source, out_source = problem.tensor_in[tensor, source_kind], problem.tensor_out[tensor, source_kind]
         into_target, out_target = problem.tensor_in[tensor, target_kind], problem.tensor_out[tensor, target_kind]
         producer = problem.tensor_unit[first]

@@ -218,7 +218,7 @@ def _merge_tensors(
     pays for both of them exactly when the ends are apart.
     """
     index_of_key: dict[tuple[bool, bytes], int] = {}
-    slot = np.full(units.tensor_count, -1, dtype=np.int64)
+    slot = np.full(units.tensor_count, -1, dtype=np.int32)
     reverse = np.zeros(units.tensor_count, dtype=bool)
     touched_all = np.asarray(group_of_unit, dtype=np.int32)[units.tensor_unit]
     ptr = units.tensor_ptr.tolist()

@@ -7,7 +7,9 @@ import math
 import numpy as np
 
 from placewright.budget import Budget
+from placewright.evaluate import evaluate
 from placewright.evaluate.checking import Fault
+from placewright.placement import OPTIMAL_GAP
 from placewright.placers.assignment.view import assignment_view
 from placewright.placers.base import Found, Placer
 from placewright.placers.exact.dp import DpPlacer
@@ -35,9 +37,9 @@ class MilpPlacer(Placer):
         from placewright.placers.assignment.anytime import solve
 
         chain = DpPlacer().search(problem, budget.part(budget.seconds / 2), seed)
-        if problem.contiguous and (chain.bound is not None or chain.infeasible):
-            return chain  # proven: nothing is left to do
         view = assignment_view(problem)
+        if problem.max_replicas > 1 or (problem.contiguous and _is_final(problem, chain, view.is_exact)):
+            return chain
         result = solve(
             view.units,
             problem.schedule,
@@ -46,6 +48,7 @@ class MilpPlacer(Placer):
             seconds=budget.remaining_s(),
             goal_gap=GOAL_GAP,
             starts=[] if chain.device_of_op is None else [view.to_units(chain.device_of_op)],
+            lower=chain.bound or 0.0,
             seed=seed,
             should_stop=budget.expired,
             report=lambda value, bound: budget.report(value, bound),
@@ -57,4 +60,14 @@ class MilpPlacer(Placer):
             return Found(None, note="no assignment within the limits was found in the time")
         bound = result.bound if math.isfinite(result.bound) else None
         note = f"{len(result.trace)} improvements of value or bound"
-        return Found(np.asarray(view.to_ops(result.device_of_unit)), bound=bound, note=note)
+        device = np.asarray(view.to_ops(result.device_of_unit))
+        if not view.is_exact and chain.device_of_op is not None:
+            device = min(device, chain.device_of_op, key=lambda found: evaluate(problem, found).value)
+        return Found(device, bound=bound, note=note)
+
+
+def _is_final(problem: Problem, chain: Found, is_exact: bool) -> bool:
+    """Whether the contiguous search leaves nothing to do: its bound is met, or what it leaves open is in the links."""
+    if chain.device_of_op is None or chain.bound is None:
+        return bool(chain.infeasible)
+    return not is_exact or chain.bound >= evaluate(problem, chain.device_of_op).value * (1 - OPTIMAL_GAP)
