@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 
-from placewright.budget import Budget
+from placewright.budget import OPTIMAL_GAP, Budget
 from placewright.evaluate import evaluate
 from placewright.evaluate.checking import Fault
-from placewright.placement import OPTIMAL_GAP
 from placewright.placers.assignment.view import assignment_view
 from placewright.placers.base import Found, Placer
 from placewright.placers.exact.dp import DpPlacer
