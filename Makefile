@@ -23,6 +23,7 @@ check: $(VENV)/installed-all
 
 bench: $(VENV)/installed-all
 	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python benchmarks/hsdag_graphs.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

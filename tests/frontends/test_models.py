@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -72,6 +73,23 @@ def test_models_can_be_placed(exports: Exports) -> None:
         placement = place(load(path, cluster="laptop-npu"), placer="topo", budget=5)
         assert placement.is_valid
         assert placement.value > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "flops", "weight_bytes"),
+    [("resnet50", 8.2e9, 102e6), ("densenet121", 5.7e9, 32e6), ("shufflenet", 0.26e9, 5.7e6), ("vgg19", 39e9, 574e6)],
+)
+def test_published_onnx_graphs_have_their_published_size(name: str, flops: float, weight_bytes: float) -> None:
+    """Graphs of old opsets without shapes inside; their weights are made by nodes."""
+    onnx = pytest.importorskip("onnx")
+    path = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx"
+    if not path.is_file():
+        pytest.skip("this onnx package has no light models")
+    graph = read_model(path)
+    assert graph.metadata["unknown_op_types"] == {}
+    assert graph.metadata["unknown_shapes"] == 0
+    assert graph.flops.sum() == pytest.approx(flops, rel=0.03)
+    assert graph.weight_bytes.sum() == pytest.approx(weight_bytes, rel=0.03)
 
 
 def test_control_flow_is_kept_whole(branches: Exports) -> None:

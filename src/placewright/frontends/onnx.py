@@ -162,7 +162,7 @@ class _Reader:
             record.op_class, record.flops = "control", body.flops
             record.weight_bytes, record.unknown_inside = body.weight_bytes, body.unknown
             return record
-        if op_type == "Constant" and record.role == "constant":
+        if domain in DOMAINS and op_type in ("Constant", "ConstantOfShape"):
             made = self.tensor(node.outputs[0])
             record.op_class, record.weight_bytes = "free", made.size_bytes
             record.trained_bytes = 0.0 if made.is_integer else made.size_bytes
@@ -204,7 +204,7 @@ class _Reader:
 
     def tensor(self, value: Any) -> TensorInfo:
         shape = self.shape(value)
-        if known_shape(value) is None and value.name:
+        if known_shape(value) is None and (value.uses() or value.is_graph_output()):
             self.unknown_shapes += 1
         bits = round(value.dtype.itemsize * 8) if value.dtype is not None else 32
         return TensorInfo(value.name or "", shape, bits_bytes(shape, bits), _is_integer(value))

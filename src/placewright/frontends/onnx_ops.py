@@ -63,8 +63,6 @@ def onnx_work(
     if op_type in _SPECIAL:
         return _SPECIAL[op_type](attributes, [i if i is not None else () for i in inputs], outputs)
     kind = "elementwise" if op_type in SOURCES else KIND_OF_TYPE.get(op_type)
-    if op_type == "ConstantOfShape":
-        kind = "move"
     given = [i for i in inputs if i is not None]
     return kind_work(kind, given, outputs) if kind is not None else unknown_work(outputs)
 

@@ -9,6 +9,7 @@ from typing import Any
 from placewright.errors import InputError
 from placewright.frontends.assemble import assemble
 from placewright.frontends.base import Frontend, Shapes, described, model_name, one_line
+from placewright.frontends.torch_ops import short_type
 from placewright.frontends.torch_program import program_records
 from placewright.graph import OpGraph
 from placewright.text import shown
@@ -48,7 +49,9 @@ class TorchFrontend(Frontend):
         for name, shape in shapes.items():
             if program.values[name].shape != shape:
                 raise InputError(f"{where}: the shape of input '{shown(name)}' follows from others and cannot be set")
-        return assemble(_name(source, where), program_records(program, where), self.name, where)
+        loops = sum(short_type(node.target) == "while_loop" for node in program.nodes)
+        records = program_records(program, where)
+        return assemble(_name(source, where), records, self.name, where, {"unknown_iterations": loops})
 
     def read_training(self, source: Any, shapes: Shapes, optimizer: str) -> OpGraph:
         """Autograd's own joint graph for live models; an archive cannot be traced safely and is mirrored."""
