@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -22,7 +23,8 @@ BUILT_IN = {
 GROUP = "placewright.frontends"
 
 
-def frontends() -> list[type[Frontend]]:
+@cache  # looking through all installed packages takes a while
+def frontends() -> tuple[type[Frontend], ...]:
     """All frontends, built-in ones first."""
     classes: list[Any] = []
     for path in BUILT_IN.values():
@@ -32,7 +34,7 @@ def frontends() -> list[type[Frontend]]:
     for loaded in classes:
         if not (isinstance(loaded, type) and issubclass(loaded, Frontend)):
             raise InputError(f"frontend '{shown(str(loaded))}' is not a placewright.frontends.base.Frontend class")
-    return classes
+    return tuple(classes)
 
 
 def model_suffixes() -> list[str]:

@@ -17,8 +17,14 @@ from placewright.zoo.tape import FLOAT_BYTES, Tape, TapeOp, Value, Weight
 
 MAX_OPS = 300_000
 Pair = int | tuple[int, int]
-_FLOPS_PER_VALUE = {"Softmax": 5, "LogSoftmax": 5, "LayerNorm": 7, "RMSNorm": 5, "BatchNorm2d": 2}
-_ACTIVATION_FLOPS = {"ReLU": 1, "ReLU6": 2, "Sigmoid": 4, "Tanh": 6, "GELU": 8, "SiLU": 5, "Exp": 4, "Neg": 1}
+_FLOPS_PER_VALUE = {
+    "Softmax": 5,
+    "LogSoftmax": 5,
+    "LayerNorm": 8,
+    "RMSNorm": 4,
+    "BatchNorm2d": 2,
+}  # as in frontends/flops.py
+_ACTIVATION_FLOPS = {"ReLU": 1, "ReLU6": 1, "Sigmoid": 1, "Tanh": 1, "GELU": 5, "SiLU": 2, "Exp": 1, "Neg": 1}
 
 
 class Builder:
