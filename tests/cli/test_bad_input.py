@@ -106,7 +106,7 @@ def test_bad_files(
         (["place", "zoo:nope"], ["unknown model 'zoo:nope'"]),
         (["place", "zoo:chain?ops=x"], ["option 'ops' is 'x'", "a whole number"]),
         (["place", "zoo:chain?opps=3"], ["no option 'opps'", "did you mean 'ops'"]),
-        (["place", "zoo:chain?ops=0"], ["'ops' is 0"]),
+        (["place", "zoo:chain?ops=0"], ["'ops' is '0'"]),
         (["place", "zoo:chain", "--cluster", "p100"], ["unknown cluster 'p100'", "p100x2"]),
         (["place", "zoo:chain", "--cluster", "{good}"], ["not valid TOML"]),
         (["place", "zoo:chain", "--nonsense"], ["No such option"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -33,6 +34,15 @@ SMALL = [
 ]
 PRODUCTS = ("conv", "conv1x1", "depthwise", "matmul")
 small = pytest.mark.parametrize("reference", SMALL)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Tiny products gain nothing from more, and lose much on a busy machine."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(usual)
 
 
 @cache
@@ -76,9 +86,8 @@ def test_shapes_of_all_ops(reference: str) -> None:
 def test_parameters(reference: str) -> None:
     tape, module, _ = built(reference)
     assert sum(p.numel() for p in module.parameters()) == tape.parameters
-    held = sum(t.nbytes for t in (*module.parameters(), *module.buffers()) if t.ndim > 0)
-    counters = sum(op.kind == "BatchNorm2d" for op in tape.ops)  # batches seen so far, which no one reads
-    assert held == zoo_graph(f"{reference}&training=0").weight_bytes.sum(), counters
+    held = sum(t.nbytes for t in (*module.parameters(), *module.buffers()) if t.ndim > 0)  # not the counts of batches
+    assert held == zoo_graph(f"{reference}&training=0").weight_bytes.sum()
     assert all(not (t == t.flatten()[0]).all() for name, t in module.named_parameters() if t.numel() > 1)
 
 
@@ -89,14 +98,16 @@ def test_work_of_inference_and_training(reference: str) -> None:
 
     if "fused=1" in reference:
         pytest.skip("torch does not count every fused attention")
-    _, module, inputs = built(reference)
+    tape, module, inputs = built(reference)
     with FlopCounterMode(display=False) as forward:
         outputs = as_tuple(module(*inputs))
     with FlopCounterMode(display=False) as backward:
         sum(o.sum() for o in outputs).backward()
     module.zero_grad()
     counted = {False: forward.get_total_flops(), True: backward.get_total_flops()}
-    graph = zoo_graph(f"{reference}&training=1".replace("?&", "?"))
+    if any(op.op_class == "depthwise" for op in tape.ops):
+        del counted[True]  # torch counts their weights' gradients as if there were no groups
+    graph = zoo_graph(f"{reference}&training=1")
     for is_backward, expected in counted.items():
         ours = sum(
             f

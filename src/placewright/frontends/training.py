@@ -3,8 +3,8 @@
 The rules, for an op that depends on weights (others, such as inputs and constants, need no gradients):
 
 - A product (class ``conv``, ``conv1x1``, ``depthwise`` or ``matmul``) gets one backward op per gradient, each with the
-  flops of the forward op: ``NAME/grad_INPUT`` for each input tensor that needs one, ``NAME/grad_weight`` for its own
-  weights.
+  flops of the forward op: ``NAME/grad_input`` for an input tensor that needs one (numbered where several do),
+  ``NAME/grad_weight`` for its own weights.
 - Any other op gets one op ``NAME/grad`` for all its gradients, with the forward flops, twice that where it has weights
   or is attention.
 - Where a tensor has several consumers, their gradients are summed as they come, by ``NAME/sum_K``.
@@ -31,7 +31,9 @@ STATE_PER_WEIGHT = {"sgd": 0.0, "momentum": 1.0, "adam": 2.0}
 _PRODUCTS = frozenset({"conv", "conv1x1", "depthwise", "matmul"})
 _READS_NOTHING = frozenset({"move", "free", "reduce"})
 _STOPS_GRADIENTS = frozenset({"StopGradient", "Detach"})
-_LINEAR_TYPES = frozenset({"add", "subtract", "sub", "neg", "shift", "scale", "identity", "dropout", "convert", "cast"})
+_LINEAR_TYPES = frozenset(
+    {"add", "subtract", "sub", "neg", "shift", "scale", "divideby", "identity", "dropout", "convert", "cast"}
+)
 _FROM_OUTPUT_TYPES = frozenset({"relu", "relu6", "sigmoid", "tanh", "exp", "sqrt", "softmax", "logsoftmax"})
 
 
@@ -164,6 +166,8 @@ class _Mirror:
         kind, op_class = self.forward.op_types[op].lower(), self.forward.op_classes[op]
         if op_class in _READS_NOTHING or (op_class == "elementwise" and kind in _LINEAR_TYPES):
             return ()
+        if op_class == "embedding" and self.integers:
+            return [t for t in self.inputs[op] if t in self.integers]  # which rows, not the table
         if op_class == "softmax" or kind in _FROM_OUTPUT_TYPES:
             return self.outputs[op]
         return self.inputs[op]

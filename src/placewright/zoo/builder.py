@@ -74,8 +74,8 @@ class Builder:
                 )
         if path in self._paths:
             raise ValueError(f"two ops at {path}")
-        if len(self._ops) >= MAX_OPS:
-            raise InputError(f"zoo:{self.name}: these options make more than {MAX_OPS} operators")
+        if len(self._ops) >= MAX_OPS or len(shapes) > MAX_OPS:
+            raise InputError(f"zoo:{self.name}: these options make more than {MAX_OPS} operators or outputs")
         self._paths.add(path)
         position = len(self._ops)
         outputs = tuple(Value(position, port, s, port in integer_ports) for port, s in enumerate(shapes))
@@ -190,6 +190,9 @@ class Builder:
         kind = "Scale" if factor != 1.0 else "Shift"
         flops = math.prod(x.shape) * ((factor != 1.0) + (offset != 0.0))
         return self.add_op(name, kind, "elementwise", (x,), x.shape, flops=flops, factor=factor, offset=offset)[0]
+
+    def divide_by(self, name: str, x: Value, divisor: float) -> Value:
+        return self.add_op(name, "DivideBy", "elementwise", (x,), x.shape, flops=math.prod(x.shape), divisor=divisor)[0]
 
     def relu(self, name: str, x: Value) -> Value:
         return self.activation(name, x, "ReLU")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,17 +108,14 @@ def chosen_model(reference: str) -> Choice:
 def _read(name: str, key: str, value: str, default: Any) -> Any:
     if isinstance(default, str):
         return value
+    # Sizes start at 1; numbers with a fraction, and options that usually are 0, may be 0.
+    least = 0 if isinstance(default, (bool, float)) else min(1, default)
     kind = "a whole number" if isinstance(default, int) else "a number"
-    expected = "0 or 1" if isinstance(default, bool) else f"{kind} from {min(1, default):g} to {MAX_OPTION}"
+    expected = "0 or 1" if isinstance(default, bool) else f"{kind} from {least} to {MAX_OPTION}"
     try:
         number = float(value) if isinstance(default, float) else int(value)
     except ValueError:
-        number = None
-    if isinstance(default, bool):
-        in_range = number in (0, 1)
-    else:
-        # Sizes start at 1; an option whose usual value is 0 may be 0.
-        in_range = number is not None and min(1, default) <= number <= MAX_OPTION
-    if not in_range:
+        number = math.nan
+    if not least <= number <= (1 if isinstance(default, bool) else MAX_OPTION):
         raise InputError(f"zoo:{name}: option '{key}' is '{shown(value)}', expected {expected}")
     return bool(number) if isinstance(default, bool) else number

@@ -259,7 +259,8 @@ def _attend(b: Builder, q: Value, k: Value, v: Value, mask: Value | None, fused:
     if fused:
         y = b.attention("attention", q, k, v, causal=mask is None, mask=mask)
     else:
-        scores = b.scale("scale", b.matmul("scores", q, k, transpose_b=True), 1 / math.sqrt(q.shape[-1]))
+        # Divided as BERT and GPT-2 do: OpenVINO fuses a product with 1 / sqrt(width) into one op for all of this.
+        scores = b.divide_by("scale", b.matmul("scores", q, k, transpose_b=True), math.sqrt(q.shape[-1]))
         weights = b.softmax("softmax", scores if mask is None else b.add("add_mask", scores, mask))
         y = b.matmul("context", weights, v)
     batch, heads, sequence, width = y.shape

@@ -236,6 +236,7 @@ _FUNCTIONS: dict[str, Callable[[TapeOp, torch.dtype], Callable[..., Any]]] = {
     "Multiply": lambda op, _: torch.mul,
     "Scale": lambda op, _: _scale(op),
     "Shift": lambda op, _: _scale(op),
+    "DivideBy": lambda op, _: lambda x: x / op.settings["divisor"],
     "ReLU": lambda op, _: F.relu,
     "ReLU6": lambda op, _: F.relu6,
     "Sigmoid": lambda op, _: torch.sigmoid,
