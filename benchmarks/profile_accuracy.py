@@ -3,7 +3,8 @@
     python benchmarks/profile_accuracy.py --threads 1
 
 For each model and runtime: measure a profile, load the model with it, ask the evaluator for the latency on the one
-device, and compare with runs of the whole model that are timed afterwards, by a model prepared anew.
+device, and compare with ordinary runs of the whole model: those between the passes of the profile, and others timed
+afterwards by a model prepared anew. On a machine that is not idle only the first comparison means anything.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def main() -> None:
     kind = replace(base.kinds[0], threads=options.threads)
     cluster = replace(base, kinds=(kind,))
     print(f"{machine_text()}; {options.threads} threads, f32, medians of {options.repeats}")
-    print(f"{'model':14} {'runtime':9} {'predicted ms':>12} {'measured ms':>12} {'± ms':>6} {'error':>7} {'groups':>6}")
+    print(f"{'model':14} {'runtime':9} {'predicted ms':>12} {'meanwhile ms':>20} {'afterwards ms':>20} {'groups':>6}")
     for model in options.models.split(","):
         for runtime in options.runtimes.split(","):
             source = open_source(f"zoo:{model}", runtime)
@@ -54,9 +55,14 @@ def main() -> None:
             for _ in range(3):
                 again.whole_s()
             measured, spread = median_and_spread(np.array([[again.whole_s()] for _ in range(options.repeats)]))
+            during = finding.profile.measurements[kind.name]
+            columns = [
+                f"{whole_s * 1e3:.2f} ± {spread_s * 1e3:.2f} {predicted_s / whole_s - 1:+7.1%}"
+                for whole_s, spread_s in ((during.whole_s, during.whole_spread_s), (measured[0], spread[0]))
+            ]
             print(
-                f"{model:14} {runtime:9} {predicted_s * 1e3:12.2f} {measured[0] * 1e3:12.2f} {spread[0] * 1e3:6.2f} "
-                f"{predicted_s / measured[0] - 1:+7.1%} {len(finding.profile.groups):6}",
+                f"{model:14} {runtime:9} {predicted_s * 1e3:12.2f} {columns[0]:>20} {columns[1]:>20} "
+                f"{len(finding.profile.groups):6}",
                 flush=True,
             )
 
