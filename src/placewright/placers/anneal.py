@@ -61,6 +61,8 @@ def starting_points(problem: Problem, budget: Budget, seed: int) -> list[tuple[P
     if best is not None:
         rows.append(np.full(problem.n_ops, best[0], dtype=np.int32))
     for placer in (TopoPlacer(), RandomPlacer()):
+        if points and budget.expired():
+            break
         some = Budget(budget.remaining_s(), evaluations=_RANDOM_STARTS)
         found = placer.search(problem, some, seed).device_of_op
         if found is not None:

@@ -30,7 +30,7 @@ _WEIGHTS = {
     moves.PRICED: 2.0,
 }  # fmt: skip
 _NEEDS_CLOCK = (moves.CRITICAL, moves.ORDER, moves.CRITICAL_ORDER, moves.RANKS)
-_SAMPLES = 100  # moves tried to learn how much a move changes
+_SAMPLES, _SAMPLING_SHARE = 100, 0.05  # moves tried to learn how much a move changes, and their share of the time
 _FIRST_SHARE, _LAST_SHARE = 0.1, 0.001  # temperatures, as shares of the median loss of a move
 _EXCHANGES = 10  # times that the worst chain takes over the best one's placement
 _SLICE_S = 0.04  # between two looks at the clock
@@ -90,7 +90,7 @@ class _Search:
 
     def cool(self, budget: Budget) -> None:
         """Run all chains while the temperature falls with the share of the budget that is spent."""
-        unit = self._typical_loss()
+        unit = self._typical_loss(budget.part(_SAMPLING_SHARE * budget.remaining_s()))
         goal = lower_bound(self.problem) * (1 + 1e-9)
         began = budget.elapsed_s()
         seconds = max(budget.seconds - began, 1e-9)
@@ -142,9 +142,12 @@ class _Search:
             self.strict, self.weights, steps, hot, cold, room,
         )  # fmt: skip
 
-    def _typical_loss(self) -> float:
-        deltas = np.full(_SAMPLES, np.nan)
-        self.evaluations += self._steps(0, _SAMPLES, 1.0, 1.0, deltas)
+    def _typical_loss(self, budget: Budget) -> float:
+        parts: list[FloatArray] = []
+        while len(parts) < _SAMPLES // 10 and not budget.expired():
+            parts.append(np.full(10, np.nan))
+            self.evaluations += self._steps(0, 10, 1.0, 1.0, parts[-1])
+        deltas = np.concatenate([np.zeros(0), *parts])
         losses = deltas[np.isfinite(deltas) & (deltas > 0)]
         scale = self.chains[0].values[0] if np.isfinite(self.chains[0].values[0]) else 1.0
         return float(np.median(losses)) if len(losses) else max(1e-6 * scale, 1e-300)

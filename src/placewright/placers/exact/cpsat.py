@@ -64,6 +64,8 @@ class CpsatPlacer(Placer):
                     text = "no placement and no order keeps within the limits (proven by complete search)"
                     return Found(None, infeasible=(Fault("no-packing", text),))
                 return _answer(incumbent._replace(bound=incumbent.value), annealed.evaluations + found.steps)
+        if incumbent.value <= incumbent.bound * (1 + 1e-9):
+            return _answer(incumbent, annealed.evaluations)
         if problem.n_ops <= MOST_OPS_WHOLE and not budget.expired():
             whole = budget if problem.n_ops <= MOST_OPS_WHOLE // 4 else budget.part(WHOLE_SHARE * budget.remaining_s())
             incumbent = solve_whole(problem, incumbent, whole, seed)

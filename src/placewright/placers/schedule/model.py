@@ -286,7 +286,8 @@ class ScheduleModel:
     def _hint(self) -> None:
         seen: set[int] = set()
         for v, row in enumerate(self.x):
-            self.model.add_hint(self.start[v], int(self.i.hint_start_s[v] * self.scale))
+            begin = min(float(self.i.hint_start_s[v]) * self.scale, float(self.horizon))
+            self.model.add_hint(self.start[v], int(begin))
             if int(self.i.unit_of_op[v]) not in seen:
                 seen.add(int(self.i.unit_of_op[v]))
                 for d, literal in row.items():
