@@ -50,6 +50,25 @@ def chain_problem(seed: int, n_ops: int = 7) -> Problem:
     )
 
 
+def short_of_memory(seed: int, n_ops: int = 12) -> Problem:
+    """A chain with shortcuts on two accelerators that cannot hold half of it."""
+    rng = np.random.default_rng(seed)
+    ahead = rng.integers(2, 5, n_ops)
+    tensors = [(u, 1.0, sorted({u + 1, min(n_ops - 1, int(u + ahead[u]))})) for u in range(n_ops - 1)]
+    graph, _ = build_graph(
+        "shortcuts", [f"op{v}" for v in range(n_ops)], tensors, weight_bytes=rng.uniform(1, 6, n_ops)
+    )
+    fast = rng.uniform(0.1, 2, n_ops)
+    return Problem(
+        graph=graph,
+        cluster=workload_cluster(2, 1, 0.24 * float(graph.weight_bytes.sum()), "short"),
+        op_time_s=np.stack([fast, 8 * fast], axis=1),
+        memory_bytes=graph.weight_bytes,
+        tensor_copy_s=rng.exponential(0.8, (graph.n_tensors, 1)),
+        execution="calls",
+    )
+
+
 def optimum(problem: Problem) -> float:
     """Least value of all valid placements; infinite if there is none."""
     rows = np.array(list(product(range(problem.n_devices), repeat=problem.n_ops)), dtype=np.int32)

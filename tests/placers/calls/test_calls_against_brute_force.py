@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from calls_problems import chain_problem, optimum, small_problem
+from calls_problems import chain_problem, optimum, short_of_memory, small_problem
 
 from placewright.budget import Budget
 from placewright.evaluate import check, prove_infeasible
@@ -28,8 +28,24 @@ def test_bounds_never_exceed_the_optimum(seed: int) -> None:
     problem = small_problem(seed)
     best = optimum(problem)
     for known in (math.inf, best, 1.3 * best):
-        for step in bounding_steps(problem, groups_of(problem), lambda known=known: known, never, seed):
-            assert step.bound <= best * (1 + 1e-9), step
+        for widths in ((1,), (2,), (3, 50)):
+            for step in bounding_steps(problem, groups_of(problem), lambda known=known: known, never, seed, widths):
+                assert step.bound <= best * (1 + 1e-9), step
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bounds_with_few_labels_never_exceed_those_with_many(seed: int) -> None:
+    """Where the accelerators' memory is short, ideals have more labels than a narrow search keeps."""
+    problem = short_of_memory(seed)
+    groups = groups_of(problem)
+
+    def bound(width: int) -> float:
+        return max(s.bound for s in bounding_steps(problem, groups, lambda: math.inf, never, seed, (width,)))
+
+    exact = bound(100_000)
+    assert exact > 0
+    for width in (1, 2, 5, 20):
+        assert bound(width) <= exact * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

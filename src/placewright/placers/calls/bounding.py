@@ -36,10 +36,16 @@ class Step(NamedTuple):
 
 
 def bounding_steps(
-    problem: Problem, groups: Groups, best_value: Callable[[], float], should_stop: Callable[[], bool], seed: int
+    problem: Problem,
+    groups: Groups,
+    best_value: Callable[[], float],
+    should_stop: Callable[[], bool],
+    seed: int,
+    widths: tuple[int, ...] = _WIDTHS,
 ) -> Iterator[Step]:
     """Yield better and better bounds; ``best_value`` is asked before each step, infinite if nothing is known.
 
+    ``widths`` are the most labels per ideal to be tried one after another, until one is enough.
     A bound of infinity is a proof that there is no valid placement.
     """
     sorts = accelerator_sorts(problem)
@@ -56,7 +62,7 @@ def bounding_steps(
         n_units_before = n_units
         tails = find_tails(relaxed)
         yield Step(float(tails.start_s.max()) * (1 - 1e-10), None, "the longest path")
-        level = _Level(problem, groups, sorts, relaxed, tails, best_value, should_stop)
+        level = _Level(problem, groups, sorts, relaxed, tails, best_value, should_stop, widths)
         yield from level.orders(np.random.default_rng(seed))
         if should_stop():
             return
@@ -72,6 +78,7 @@ class _Level:
     tails: Tails
     best_value: Callable[[], float]
     should_stop: Callable[[], bool]
+    widths: tuple[int, ...]
 
     @property
     def one_piece_each(self) -> Ration:
@@ -100,7 +107,7 @@ class _Level:
             frontiers = find_frontiers(self.relaxed, line, self.tails.edge_s, self.should_stop)
             if frontiers is None:
                 continue
-            outcome = self._solve(line, frontiers, _WIDTHS[0], self.one_piece_each)
+            outcome = self._solve(line, frontiers, self.widths[0], self.one_piece_each)
             if outcome.solution is not None:
                 yield Step(0.0, self._realised(outcome), "topological orders")
 
@@ -112,7 +119,7 @@ class _Level:
         frontiers = find_frontiers(self.relaxed, lattice, self.tails.edge_s, self.should_stop)
         if frontiers is None:
             return
-        for width in _WIDTHS:
+        for width in self.widths:
             if self.should_stop():
                 return
             outcome = self._solve(lattice, frontiers, width, self.all_memory)

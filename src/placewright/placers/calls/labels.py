@@ -327,6 +327,10 @@ def _expand(  # type: ignore[no-untyped-def]
                                 no_later = False
                             if spent[other_label] < spends and is_rationed:
                                 no_earlier = False
+                            # A blended label is earlier than its rank tells: the rank is not that of what it replaces.
+                            if counters[_BLENDS] and (no_later or no_earlier):
+                                worth = min(worth, rank[other_label])
+                                rank[other_label] = worth
                             if no_later:
                                 dominated = True
                                 break

@@ -86,8 +86,8 @@ class _Search:
         note = f"bound by {self.proof}"
         if self.device is None:
             return Found(None, evaluations=self.evaluations, note=f"no valid placement was found in the time; {note}")
-        bound = min(self.bound, self.value)
-        return Found(self.device, bound=bound, evaluations=self.evaluations, note=note)
+        assert self.bound <= self.value * (1 + OPTIMAL_GAP), f"{self.proof} gave {self.bound} for {self.value}"
+        return Found(self.device, bound=min(self.bound, self.value), evaluations=self.evaluations, note=note)
 
     def _is_closed(self) -> bool:
         return self.bound >= self.value * (1 - OPTIMAL_GAP)
