@@ -37,7 +37,6 @@ ROWS = [
     Row("resnet-50", 396, 411, 237, 237),
     Row("inception-v3?transform_input=1", 728, 764, 424, 435),
     Row("bert-base", 1009, 1071, None, None),
-    Row("bert-base?fused=1", 1009, 1071, None, None),
 ]
 
 

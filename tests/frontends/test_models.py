@@ -117,6 +117,24 @@ def test_several_outputs_are_several_tensors(conv_net: Exports) -> None:
     assert "getitem" not in "".join(graph.op_names)
 
 
+def test_an_op_that_lost_its_name_has_the_path_of_what_was_folded_into_it(conv_net: Exports) -> None:
+    graph = read_model(conv_net.xml)
+    (stem,) = [v for v, c in enumerate(graph.op_classes) if c == "conv"]
+    assert "stem" not in graph.op_names[stem]
+    assert graph.module_paths[stem] == "norm"
+
+
+def test_scopes_that_exporters_leave_become_paths() -> None:
+    onnx_ir = pytest.importorskip("onnx_ir")
+    x = onnx_ir.val("x", onnx_ir.DataType.FLOAT, [2, 3])
+    node = onnx_ir.node("Relu", [x], name="node_7", num_outputs=1)
+    node.metadata_props["pkg.torch.onnx.name_scopes"] = "['', 'encoder', 'encoder.layer.0', 'encoder.layer.0.act', 'r']"
+    node.outputs[0].name = "y"
+    model = onnx_ir.Model(onnx_ir.Graph([x], [node.outputs[0]], nodes=[node], opset_imports={"": 17}), ir_version=9)
+    graph = read_model(model)
+    assert graph.module_paths[graph.index_of["node_7"]] == "encoder.layer.0.act"
+
+
 def test_module_paths_are_the_modules(attention_block: Exports) -> None:
     for path in attention_block.files:
         graph = read_model(path)

@@ -25,6 +25,8 @@ from placewright.frontends.openvino_ops import CONTROL, KIND_OF_TYPE, SOURCES, o
 from placewright.graph import OpGraph
 from placewright.text import shown
 
+_WITH_WEIGHTS = {"conv", "conv1x1", "depthwise", "matmul"}
+
 
 class OpenvinoFrontend(Frontend):
     """One op per IR layer, named by its friendly name. Weights are mapped into memory, not read."""
@@ -113,6 +115,7 @@ class _Reader:
             sources = [i.get_source_output() for i in op.inputs()]
             record.inputs = [(number[s.get_node().get_name()], s.get_index()) for s in sources]
             records.append(record)
+        _inherit_paths(records)
         return records
 
     def record(self, name: str, op: Any) -> OpRecord:
@@ -176,6 +179,17 @@ class _Reader:
         if count and (not sizes or min(sizes) < 0):
             self.unknown_shapes += 1
         return tuple(s if s >= 0 else 1 for s in sizes)
+
+
+def _inherit_paths(records: list[OpRecord]) -> None:
+    """Folding a normalisation into a convolution costs it its name: it takes the path of the op that alone reads it."""
+    readers: dict[int, set[int]] = {}
+    for v, record in enumerate(records):
+        for u, _ in record.inputs:
+            readers.setdefault(u, set()).add(v)
+    for u, record in enumerate(records):
+        if not record.module_path and record.op_class in _WITH_WEIGHTS and len(readers.get(u, ())) == 1:
+            record.module_path = records[next(iter(readers[u]))].module_path
 
 
 def _role(type_name: str, kind: str) -> Role:

@@ -39,7 +39,7 @@ def read_archive(path: Path, shapes: Shapes, where: str) -> Program:
         if version["major"] != _SCHEMA:
             raise InputError(
                 f"{where}: holds a program of schema {version['major']}, expected {_SCHEMA}; export it again with "
-                "torch 2.9 or later"
+                "a torch that writes this schema, such as 2.13"
             )
         module = document["graph_module"]
         return _Reader(module["graph"], shapes, where).program(module["signature"])
