@@ -62,7 +62,9 @@ class Flow(NamedTuple):
 
 def flow_of(a: Arrays, time_s: FloatArray) -> Flow:
     """Collect the arrays."""
-    return Flow(a.input_ptr, a.tensor_producer[a.input_tensor], a.consumer_ptr[a.tensor_ptr], a.consumer_op, time_s)
+    producer, consumer_ptr = a.tensor_producer[a.input_tensor], a.consumer_ptr[a.tensor_ptr]
+    # One memory layout for every problem, or the kernels are compiled twice.
+    return Flow(a.input_ptr, producer, consumer_ptr, a.consumer_op, np.ascontiguousarray(time_s))
 
 
 @njit(cache=True, nogil=True)
