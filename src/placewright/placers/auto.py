@@ -46,13 +46,9 @@ class AutoPlacer(Placer):
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         shared = budget.part(budget.seconds)
-        evaluations, ran, stop = 0, [], "every member ran"
+        evaluations, ran = 0, []
         for step in plan_for(problem):
-            if shared.is_closed():
-                stop = "proven optimal"
-                break
             if shared.expired() and shared.incumbent is not None:
-                stop = "budget used"
                 break
             member = get_placer(step.placer)
             placement = member.place(problem, shared.part(shared.remaining_s() * step.share), seed)
@@ -67,8 +63,7 @@ class AutoPlacer(Placer):
                 )
                 if shared.offer(found):
                     budget.report(placement.value, shared.bound, evaluations, note=member.name)
-        if shared.is_closed():
-            stop = "proven optimal"
+        stop = "proven optimal" if shared.is_closed() else "budget used" if shared.expired() else "every member ran"
         note = f"ran {', '.join(ran)}"
         best = shared.incumbent
         if best is None:
