@@ -30,8 +30,8 @@ from placewright.testing import random_cluster, random_problem
 def small_problems(draw: Any) -> Problem:
     execution = draw(st.sampled_from(["pipeline", "pipeline", "sequential", "overlap", "calls"]))
     options = {f: draw(st.booleans()) for f in ("classes", "backward", "direct", "limits")}
-    problem = random_problem(draw(st.integers(0, 10**9)), draw(st.integers(1, 6)), 2, 2, execution, **options)
-    free = np.random.default_rng(draw(st.integers(0, 10**9))).random(problem.n_ops) < 0.4
+    problem = random_problem(draw(st.integers(0, 10**9)), draw(st.integers(1, 7)), 2, 2, execution, **options)
+    free = np.random.default_rng(draw(st.integers(0, 10**9))).random(problem.n_ops) < 0.6
     contiguous = draw(st.booleans())
     return problem.with_options(op_time_s=np.where(free[:, None], 0.0, problem.op_time_s), contiguous=contiguous)
 

@@ -164,16 +164,18 @@ def _summary(p: Profile) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends a measurement like Ctrl-C."""
+    """SIGTERM ends a measurement like Ctrl-C, and Ctrl-C does so even if a shell started us with it ignored."""
+    before: dict[int, Any] = {}
     try:
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, signal.default_int_handler)
     except ValueError:  # not in the main thread: the caller looks after signals
-        yield
-        return
+        pass
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for caught, handler in before.items():
+            signal.signal(caught, handler)
 
 
 @contextlib.contextmanager
