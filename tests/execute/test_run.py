@@ -1,0 +1,51 @@
+"""``run``: a placement executed against single devices, outputs compared, in every runtime."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placewright.cli.main import run as command_line
+
+pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+MODEL = "zoo:inception-v3?image=80"
+KEYS = {
+    "measured_s", "interval_s", "throughput_per_s", "predicted_s", "compile_s", "single_device", "max_abs_error",
+    "max_rel_error", "runtime",
+}  # fmt: skip
+
+
+def executed(capsys: pytest.CaptureFixture[str], tmp_path: Path, runtime: str, objective: str) -> dict[str, Any]:
+    file = str(tmp_path / "placement.json")
+    cluster = ["--cluster", "cores:2", "--objective", objective]
+    assert command_line(["place", MODEL, *cluster, "--placer", "topo", "-o", file, "--quiet"]) == 0
+    capsys.readouterr()
+    arguments = ["run", MODEL, file, *cluster, "--runtime", runtime, "--repeats", "2", "--samples", "3", "--json"]
+    assert command_line(arguments) == 0
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+@pytest.mark.parametrize("runtime", ["openvino", "torch"])
+@pytest.mark.parametrize("objective", ["latency", "throughput"])
+def test_outputs_and_keys(capsys: pytest.CaptureFixture[str], tmp_path: Path, runtime: str, objective: str) -> None:
+    pytest.importorskip(runtime)
+    result = executed(capsys, tmp_path, runtime, objective)
+    assert set(result) >= KEYS
+    assert set(result["single_device"]) == {"core0", "core1"}
+    assert result["max_rel_error"] < 1e-4
+    assert result["interval_s"][0] <= result["measured_s"] <= result["interval_s"][1]
+    if objective == "throughput":
+        assert [s["name"] for s in result["stages"]] == ["stage 0 on core0", "stage 1 on core1"]
+    else:
+        assert result["segments"] > 1 or runtime == "torch"
+
+
+def test_an_unknown_runtime_is_bad_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = str(tmp_path / "placement.json")
+    assert command_line(["place", MODEL, "--cluster", "cores:2", "--placer", "single", "-o", file, "--quiet"]) == 0
+    assert command_line(["run", MODEL, file, "--cluster", "cores:2", "--runtime", "tensorflow"]) == 2
+    assert "unknown runtime 'tensorflow'" in capsys.readouterr().err
