@@ -31,7 +31,7 @@ _WEIGHTS = {
 }  # fmt: skip
 _NEEDS_CLOCK = (moves.CRITICAL, moves.ORDER, moves.CRITICAL_ORDER, moves.RANKS)
 _SAMPLES, _SAMPLING_SHARE = 100, 0.05  # moves tried to learn how much a move changes, and their share of the time
-_FIRST_SHARE, _LAST_SHARE = 0.1, 0.001  # temperatures, as shares of the median loss of a move
+_FIRST_SHARE, _LAST_SHARE = 0.02, 0.001  # temperatures, as shares of the median loss of a move
 _EXCHANGES = 10  # times that the worst chain takes over the best one's placement
 _SLICE_S = 0.04  # between two looks at the clock
 _SLICES = 200  # of a search bound by evaluations
