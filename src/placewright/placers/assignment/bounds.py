@@ -20,6 +20,7 @@ from placewright.placers.assignment.units import Communication, FloatArray, IntA
 
 LARGEST_LP_ENTRIES = 400_000
 LARGEST_COLUMN_UNITS = 3_000
+LADDER = (10.0, 8.0, 6.5, 5.5, 4.8, 4.0, 3.2, 2.5, 2.0, 1.6, 1.3, 1.0)  # gaps to prove in turn, in goal gaps
 ATTEMPTS, ATTEMPT_SHARE = 3, 0.2  # tries per target, and the share of the time left for each
 PROOF_MARGIN = 1e-8  # a disproved target counts as a bound a hair below it
 
@@ -171,9 +172,9 @@ def column_bound(
 
 
 def _next_target(value: float, lower: float, ceiling: float, goal_gap: float, final_gap: float) -> float | None:
-    # An easier target first: the prices that disprove it are nearly right for the next one.
-    for gap in (10 * goal_gap, 5 * goal_gap, goal_gap):
-        goal = value / (1 + gap) * (1 + 1e-6)
+    # Easier targets first: the prices that disprove one are nearly right for the next, if that is near.
+    for rung in LADDER:
+        goal = value / (1 + rung * goal_gap) * (1 + 1e-6)
         if lower * (1 + 1e-6) < goal < ceiling:
             return goal
     top = min(ceiling, value * (1 - 0.5 * final_gap))
