@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import openvino
+import torch
 
 from placewright.frontends.registry import read_model
 from placewright.graph import OpGraph
@@ -51,9 +52,10 @@ def ir_graph(reference: str, folder: Path) -> OpGraph:
 def converted(module: Any, inputs: tuple[Any, ...]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # Shapes known at conversion, so that what computes shapes is folded away.
+        # Shapes known at conversion, so that what computes shapes is folded away. Exported, not traced: tracing lets
+        # one constant be index and axis of a Gather.
         shapes = [openvino.PartialShape(list(example.shape)) for example in inputs]
-        return openvino.convert_model(module, example_input=inputs, input=shapes)
+        return openvino.convert_model(torch.export.export(module.eval(), inputs), input=shapes)
 
 
 def main() -> None:

@@ -10,8 +10,13 @@ from placewright.placers.lists.rules import start_scheduler, warm_up_with
 from placewright.problem import Problem
 
 
+# 10,000 ops take half a second where copies are cheap. Where they are dear the programme is far harder, and its favourites
+# are worth little.
+MOST_PROGRAMME_S_PER_OP = 1.2e-4
+
+
 class SctPlacer(Placer):
-    """Favourites by a linear programme within half of the time left; if that is too short, by the heaviest edges."""
+    """Favourites by a linear programme; if that takes too long, by the heaviest edges."""
 
     name = "sct"
     summary = "list scheduling with favourite children by a linear programme (m-SCT)"
@@ -23,7 +28,8 @@ class SctPlacer(Placer):
         warm_up_with(self)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
-        favourite = favourites_by_programme(problem, budget.remaining_s() / 2)
+        most_s = max(0.5, MOST_PROGRAMME_S_PER_OP * problem.n_ops)
+        favourite = favourites_by_programme(problem, min(most_s, budget.remaining_s() / 2))
         by_rule = favourite is None
         found = search_with(
             problem, budget, start_scheduler(problem, heaviest_favourites(problem) if favourite is None else favourite)

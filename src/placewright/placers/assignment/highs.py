@@ -1,7 +1,7 @@
 """The exact programme as one mixed-integer programme, run in a process of its own.
 
-The solver finds the symmetry of equal devices by itself; breaking it by hand made both its bounds and its
-assignments worse. So did a known assignment to start from (the hint is not used), and a known lower bound would
+The solver finds the symmetry of equal devices by itself; on the published graphs tried, breaking it by hand made its
+bounds and assignments worse. So did a known assignment to start from (the hint is not used); a known lower bound would
 only flatten the objective.
 """
 
