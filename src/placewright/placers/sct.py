@@ -9,9 +9,8 @@ from placewright.placers.lists.favourites import favourites_by_programme, heavie
 from placewright.placers.lists.rules import start_scheduler, warm_up_with
 from placewright.problem import Problem
 
-
-# 10,000 ops take half a second where copies are cheap. Where they are dear the programme is far harder, and its favourites
-# are worth little.
+# 10,000 ops take half a second where copies are cheap. Where they are dear the programme is far harder, and what it
+# favours is worth little.
 MOST_PROGRAMME_S_PER_OP = 1.2e-4
 
 
