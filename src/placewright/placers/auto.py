@@ -22,7 +22,13 @@ class Step(NamedTuple):
 PLANS: dict[str, tuple[Step, ...]] = {
     "overlap": (Step("single"), Step("topo"), Step("cpsat", 0.5, max_ops=250), Step("anneal")),  # list schedules first
     "sequential": (Step("single"), Step("topo"), Step("mincut", 0.8), Step("anneal")),
-    "calls": (Step("single"), Step("topo"), Step("greedy"), Step("calls-exact", 0.8), Step("anneal")),
+    "calls": (
+        Step("single"),
+        Step("topo"),
+        Step("greedy"),
+        Step("calls-exact", 0.25),
+        Step("anneal"),
+    ),  # proofs come soon or not
     "pipeline": (Step("single"), Step("topo"), Step("dpl", 0.5), Step("dp")),
     "pipeline, not contiguous": (
         Step("single"),
