@@ -17,6 +17,7 @@ def devices(as_json: o.Json = False) -> None:
         typer.echo(json.dumps(found))
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from placewright.text import bytes_text
@@ -29,12 +30,12 @@ def devices(as_json: o.Json = False) -> None:
     table.add_row("", "", sets)
     for runtime, entry in found["runtimes"].items():
         if not entry["version"]:
-            table.add_row(runtime, "—", f"not installed: pip install 'placewright[{entry['extra']}]'")
+            table.add_row(runtime, "—", escape(f"not installed: pip install 'placewright[{entry['extra']}]'"))
             continue
         rows = entry["devices"] or [{"name": "—", "full_name": entry["note"]}]
         for row in rows:
             size = f", {bytes_text(row['memory_bytes'])}" if "memory_bytes" in row else ""
-            table.add_row(f"{runtime} {entry['version']}", row["name"], row["full_name"] + size)
+            table.add_row(f"{runtime} {entry['version']}", escape(row["name"]), escape(row["full_name"] + size))
     Console().print(table)
 
 

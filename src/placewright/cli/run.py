@@ -53,6 +53,7 @@ def run(
 
 def _show(result: Any) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from placewright.execute.run import PLACED
@@ -65,7 +66,7 @@ def _show(result: Any) -> None:
     for name, timing in sorted(result.timings.items(), key=lambda item: item[1].median_s):
         interval = f"{time_text(timing.low_s)} to {time_text(timing.high_s)}"
         verdict = "" if name == PLACED else str(result.against(name))
-        table.add_row(shown(name), time_text(timing.median_s), interval, f"{1 / timing.median_s:.1f}", verdict)
+        table.add_row(escape(shown(name)), time_text(timing.median_s), interval, f"{1 / timing.median_s:.1f}", verdict)
     console.print(table)
     off = result.measured.median_s / result.predicted_s - 1 if result.predicted_s else 0.0
     console.print(
