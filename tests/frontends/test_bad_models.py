@@ -18,6 +18,7 @@ from exported_models import Exports, onnx_model
 from placewright.cli.main import run
 from placewright.errors import InputError
 from placewright.frontends.registry import read_model
+from placewright.frontends.torch_archive import load_program
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -178,7 +179,21 @@ def test_archives_that_would_run_code_do_not(tmp_path: Path) -> None:
             is_data = "/weights/weight" in name or name.endswith(".pt")
             trapped.writestr(name, pickle.dumps(Trap()) if is_data else data)
     assert read_model(tmp_path / "trap.pt2").metadata == read_model(tmp_path / "clean.pt2").metadata
+    assert load_program(tmp_path / "clean.pt2", "clean.pt2").module()(torch.ones(3, 8)).shape == (3, 8)
+    with pytest.raises(InputError, match="torch does not load it"):
+        load_program(tmp_path / "trap.pt2", "trap.pt2")
     assert not trap.exists()
+
+
+def test_a_program_that_calls_anything_but_ops_is_not_run(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    program = torch.export.export(torch.nn.Linear(8, 8), (torch.ones(3, 8),))
+    torch.export.save(program, tmp_path / "clean.pt2")
+    with zipfile.ZipFile(tmp_path / "clean.pt2") as clean, zipfile.ZipFile(tmp_path / "trap.pt2", "w") as trapped:
+        for name in clean.namelist():
+            trapped.writestr(name, clean.read(name).replace(b"torch.ops.aten.linear.default", b"torch.os.system"))
+    with pytest.raises(InputError, match=r"calls 'torch\.os\.system'"):
+        load_program(tmp_path / "trap.pt2", "trap.pt2")
 
 
 def test_size_expressions_are_not_evaluated(tmp_path: Path) -> None:
@@ -200,6 +215,8 @@ def test_size_expressions_are_not_evaluated(tmp_path: Path) -> None:
                 document = json.dumps(plain).encode()
             trapped.writestr(name, document)
     assert read_model(tmp_path / "trap.pt2").n_ops == read_model(tmp_path / "clean.pt2").n_ops
+    with pytest.raises(InputError, match="has open sizes"):
+        load_program(tmp_path / "trap.pt2", "trap.pt2")
     assert not trap.exists()
 
 

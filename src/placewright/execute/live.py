@@ -89,6 +89,7 @@ def _open_torch(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
     import torch
 
     from placewright.execute.torch import TorchRun, staged_torch
+    from placewright.frontends.torch_archive import load_program
 
     if model.startswith("zoo:"):
         from placewright.zoo import zoo_module
@@ -97,8 +98,7 @@ def _open_torch(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
         program = torch.export.export(module.eval(), tuple(examples))
         inputs = list(examples)
     elif Path(model).suffix == ".pt2":
-        read_model(model, shapes)  # refuses what could execute code
-        program = torch.export.load(model)
+        program = load_program(Path(model), shown(model, 200))
         example_args, _ = program.example_inputs
         inputs = list(example_args)
     else:

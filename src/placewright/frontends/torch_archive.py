@@ -7,8 +7,10 @@ program's JSON is read here, and no part of torch: nothing in the file can run, 
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from placewright.frontends.torch_program import Node, Program, Ref, Value, Weigh
 from placewright.text import shown
 
 _SCHEMA = 8
+_TENSORS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 _LARGEST_JSON_BYTES = 1 << 30
 _BITS = {
     1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 16, 7: 32, 8: 64, 9: 32, 10: 64, 11: 128, 12: 8, 13: 16, 28: 16,
@@ -46,6 +49,53 @@ def read_archive(path: Path, shapes: Shapes, where: str) -> Program:
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
         what = f"{type(error).__name__} {shown(str(error), 60)}"
         raise InputError(f"{where}: the program in this archive is damaged ({what})") from error
+
+
+_RUNNABLE = ("torch.ops.", "_operator.", "math.", "torch.sym_")  # names that a program may call
+
+
+def load_program(path: Path, where: str) -> Any:
+    """The archive as a live ``torch.export.ExportedProgram``, if loading and running it can execute nothing but ops.
+
+    torch is told to unpickle tensors only; objects of other sorts, sizes as expressions (which torch evaluates as
+    code) and calls of anything but ops are refused with :class:`InputError`.
+    """
+    import torch
+
+    document = _document(path, where)
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    objects = [n for n in names if "/constants/" in f"/{n}" and not n.endswith(".json") and "/tensor_" not in n]
+    if objects:
+        raise InputError(f"{where}: holds an object that is no tensor ('{shown(objects[0])}'), which is not loaded")
+    for key, value in _entries(document):
+        if key == "expr_str":
+            raise InputError(f"{where}: has open sizes; to run it, export it with fixed shapes")
+        if key == "target" and isinstance(value, str) and not value.startswith(_RUNNABLE):
+            raise InputError(f"{where}: calls '{shown(value)}', which is no operator, and is not run")
+    before = os.environ.get(_TENSORS_ONLY)
+    os.environ[_TENSORS_ONLY] = "1"
+    try:
+        return torch.export.load(path)
+    except Exception as error:
+        raise InputError(f"{where}: torch does not load it: {shown(str(error).splitlines()[0], 160)}") from error
+    finally:
+        if before is None:
+            del os.environ[_TENSORS_ONLY]
+        else:
+            os.environ[_TENSORS_ONLY] = before
+
+
+def _entries(document: Any) -> Iterator[tuple[str, Any]]:
+    """All keys and values of a JSON document, however deep."""
+    todo = [document]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, dict):
+            yield from part.items()
+            todo += part.values()
+        elif isinstance(part, list):
+            todo += part
 
 
 def _document(path: Path, where: str) -> Any:

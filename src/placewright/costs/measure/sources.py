@@ -78,13 +78,12 @@ def zoo_torch_source(reference: str) -> Source:
 
 
 def _exported_source(path: str, shapes: Mapping[str, tuple[int, ...]]) -> Source:
-    import torch
-
     from placewright.costs.measure.torch_runner import ExportedRunner
     from placewright.frontends.registry import read_model
+    from placewright.frontends.torch_archive import load_program
 
     graph = read_model(path, shapes)
-    program = torch.export.load(path)
+    program = load_program(Path(path), shown(path, 200))
     return Source(graph, "torch", lambda kind: ExportedRunner(program, graph, kind))
 
 
