@@ -10,7 +10,7 @@ import pytest
 
 from placewright.errors import InputError
 from placewright.execute.openvino import HeteroModel, SplitRun, core_setup
-from placewright.execute.openvino_split import find_segments, split_model, whole_placement
+from placewright.execute.openvino_split import model_segments, split_model, whole_placement
 
 ov = pytest.importorskip("openvino", reason="the extra 'openvino' is not installed")
 SETUPS = {"core0": core_setup(), "core1": core_setup()}
@@ -82,7 +82,7 @@ def test_constants_follow_their_readers_and_results_their_producers(model: Any) 
 def test_segments_end_where_another_device_waits(model: Any) -> None:
     placement = dict.fromkeys(COMPUTING, "core0") | {"right": "core1"}
     placed = whole_placement(model, placement)
-    segment = find_segments(model, placed)
+    segment = model_segments(model, placed)
     assert segment["stem"] == segment["stem_relu"]
     assert segment["stem"] != segment["left"]  # 'right' need not wait for 'left'
     split = split_model(model, placed, segment)

@@ -79,6 +79,7 @@ def _measured(
     model: str, cluster_name: str, output: str, runtime: str | None, kind_names: str | None, repeats: int,
     shapes: list[str], resume: bool, calibrate: bool, quiet: bool,
 ) -> Finding:  # fmt: skip
+    from placewright.cli.running import caught
     from placewright.cluster_file import load_cluster
     from placewright.costs.measure.campaign import measure
     from placewright.costs.measure.journal import Journal
@@ -96,7 +97,7 @@ def _measured(
         "kinds": [[k.name, k.runtime_device, k.threads, k.precision] for k in kinds],
     }
     journal = Journal(Path(f"{output}.partial"), settings, resume=resume)
-    with _terminable(), _progress(quiet) as say:
+    with caught(signal.default_int_handler), _progress(quiet) as say:
         try:
             finding = measure(
                 source.graph, cluster, kinds, source.make_runner, repeats=repeats, journal=journal,
@@ -160,22 +161,6 @@ def _summary(p: Profile) -> dict[str, Any]:
         "kinds": {kind: asdict(m) if (m := p.measurements.get(kind)) else None for kind in p.kinds},
         "copies": copies,
     }
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends a measurement like Ctrl-C, and Ctrl-C does so even if a shell started us with it ignored."""
-    before: dict[int, Any] = {}
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, signal.default_int_handler)
-    except ValueError:  # not in the main thread: the caller looks after signals
-        pass
-    try:
-        yield
-    finally:
-        for caught, handler in before.items():
-            signal.signal(caught, handler)
 
 
 @contextlib.contextmanager

@@ -40,17 +40,24 @@ def interruptible(budget: Budget, what: str) -> Iterator[None]:
         budget.interrupt()
         print(f"placewright: interrupted, finishing with {what}", file=sys.stderr)
 
+    with caught(stop):
+        yield
+
+
+@contextlib.contextmanager
+def caught(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM go to ``handler``, even if a shell started us with Ctrl-C ignored."""
     before: dict[int, Any] = {}
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, stop)
+            before[number] = signal.signal(number, handler)
     except ValueError:  # not in the main thread: the caller looks after signals
         pass
     try:
         yield
     finally:
-        for caught, handler in before.items():
-            signal.signal(caught, handler)
+        for stopped, previous in before.items():
+            signal.signal(stopped, previous)
 
 
 @contextlib.contextmanager

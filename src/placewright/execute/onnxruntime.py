@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from placewright.errors import InputError
 from placewright.execute.dataflow import Dataflow, ExecutionError, Task, order_by_start
-from placewright.execute.stages import Part, Source, StagedModel
+from placewright.execute.stages import Part, Source, StagedModel, find_segments
 from placewright.frontends.assemble import unique_names
 from placewright.frontends.onnx_shapes import infer_shapes
 from placewright.text import shown, shown_list
@@ -121,7 +121,7 @@ def _whole_placement(graph: Any, names: Mapping[int, str], device_of_name: Mappi
     for node in reversed(list(graph)):
         name = names[id(node)]
         is_fixed = all(v is None or v.is_initializer() for v in node.inputs)
-        readers = [names[id(n)] for v in node.outputs for n, _ in v.uses() if id(n) in names]
+        readers = _readers(node, names)
         if is_fixed and readers:
             placed[name] = placed[readers[0]]
         elif name in device_of_name:
@@ -132,24 +132,15 @@ def _whole_placement(graph: Any, names: Mapping[int, str], device_of_name: Mappi
 
 
 def _segments(graph: Any, names: Mapping[int, str], placed: Mapping[str, str]) -> dict[str, int]:
-    """A node joins its producers' segment if they are all in one, on its device, and no other device reads from it."""
-    segment_of: dict[str, int] = {}
-    devices: list[str] = []
-    is_read_elsewhere: list[bool] = []
-    for node in graph:
-        name = names[id(node)]
-        producers = {
-            segment_of[names[id(p)]] for p in (v.producer() for v in node.inputs if v is not None) if id(p) in names
-        }
-        home = next(iter(producers)) if len(producers) == 1 else -1
-        if home < 0 or devices[home] != placed[name] or is_read_elsewhere[home]:
-            home = len(devices)
-            devices.append(placed[name])
-            is_read_elsewhere.append(False)
-        segment_of[name] = home
-        readers = [names[id(n)] for v in node.outputs for n, _ in v.uses() if id(n) in names]
-        is_read_elsewhere[home] |= any(placed[r] != placed[name] for r in readers)
-    return segment_of
+    def producers(node: Any) -> list[str]:
+        made_by = [v.producer() for v in node.inputs if v is not None]
+        return [names[id(p)] for p in made_by if id(p) in names]
+
+    return find_segments(((names[id(n)], producers(n), _readers(n, names)) for n in graph), placed)
+
+
+def _readers(node: Any, names: Mapping[int, str]) -> list[str]:
+    return [names[id(n)] for v in node.outputs for n, _ in v.uses() if id(n) in names]
 
 
 def _pieces(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from placewright.errors import InputError
 from placewright.execute.dataflow import Dataflow, ExecutionError, Task, order_by_start
-from placewright.execute.openvino_split import Segment, SplitModel, find_segments, split_model, whole_placement
+from placewright.execute.openvino_split import Segment, SplitModel, model_segments, split_model, whole_placement
 from placewright.execute.stages import Part, Source, StagedModel
 from placewright.text import shown, shown_list
 
@@ -131,7 +131,7 @@ class SplitRun:
         """``start_order`` gives ops' planned starts: a device's segments run by their least one, else by number."""
         self._core, runtime = registered_core(setups)
         placed = whole_placement(model, device_of_name)
-        self.split: SplitModel = split_model(model, placed, find_segments(model, placed))
+        self.split: SplitModel = split_model(model, placed, model_segments(model, placed))
         began = time.perf_counter()
         self._requests = [
             self._core.compile_model(
@@ -195,7 +195,7 @@ def staged_openvino(
     """The model as one sub-model per stage."""
     core, runtime = registered_core(setups)
     placed = whole_placement(model, device_of_name)
-    split = split_model(model, placed, {n: stage_of_name[n] for n in find_segments(model, placed)})
+    split = split_model(model, placed, {n: stage_of_name[n] for n in model_segments(model, placed)})
 
     def compiled(segment: Segment) -> Callable[[list[Any]], list[Any]]:
         properties = dict(setups[segment.device].properties)

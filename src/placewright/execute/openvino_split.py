@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from placewright.errors import InputError
-from placewright.execute.stages import Source
+from placewright.execute.stages import Source, find_segments
 from placewright.text import shown
 
 
@@ -63,32 +63,20 @@ def whole_placement(model: Any, device_of_name: Mapping[str, str]) -> dict[str, 
     return placed
 
 
-def find_segments(model: Any, placed: Mapping[str, str]) -> dict[str, int]:
-    """Number the segments: [op name] -> segment, constants left out; numbers are an order in which segments can run.
-
-    An op joins the segment of its producers if all of them are in one segment on its device and nothing in that
-    segment is read on another device: so no other device ever waits for work that it does not need.
-    """
-    segment_of: dict[str, int] = {}
-    is_read_elsewhere: list[bool] = []
-    devices: list[str] = []
-    is_fixed = _computed_from_constants(list(model.get_ordered_ops()))
-    for op in model.get_ordered_ops():
-        name = op.get_friendly_name()
-        if name in is_fixed or op.get_type_name() in ("Parameter", "Result"):
-            continue
-        producers = {
-            segment_of[p] for p in (v.get_node().get_friendly_name() for v in op.input_values()) if p in segment_of
-        }
-        home = next(iter(producers)) if len(producers) == 1 else -1
-        if home < 0 or devices[home] != placed[name] or is_read_elsewhere[home]:
-            home = len(devices)
-            devices.append(placed[name])
-            is_read_elsewhere.append(False)
-        segment_of[name] = home
-        if any(placed[r] != placed[name] for r in _readers(op) if r in placed):
-            is_read_elsewhere[home] = True
-    return segment_of
+def model_segments(model: Any, placed: Mapping[str, str]) -> dict[str, int]:
+    """The segment of every op that computes; constants belong to whoever reads them."""
+    ops = list(model.get_ordered_ops())
+    is_fixed = _computed_from_constants(ops)
+    computing = [
+        op for op in ops if op.get_friendly_name() not in is_fixed and op.get_type_name() not in ("Parameter", "Result")
+    ]
+    return find_segments(
+        (
+            (op.get_friendly_name(), [v.get_node().get_friendly_name() for v in op.input_values()], _readers(op))
+            for op in computing
+        ),
+        placed,
+    )
 
 
 def split_model(model: Any, placed: Mapping[str, str], segment_of: Mapping[str, int]) -> SplitModel:

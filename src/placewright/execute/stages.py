@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from placewright.execute.pipeline import Stage
@@ -54,6 +54,28 @@ class StagedModel(NamedTuple):
     def outputs(self, bag: Bag) -> list[Any]:
         """The model's results."""
         return [bag[source] for source in self.results]
+
+
+def find_segments(ops: Iterable[tuple[str, Iterable[str], Iterable[str]]], placed: Mapping[str, str]) -> dict[str, int]:
+    """Number the segments of ops given in a possible order as (name, producers, readers); numbers are one, too.
+
+    An op joins the segment of its producers if all of them are in one segment on its device and nothing in that
+    segment is read on another device: so no other device ever waits for work that it does not need. Producers and
+    readers that are no ops of the sequence or not placed do not count.
+    """
+    segment_of: dict[str, int] = {}
+    is_read_elsewhere: list[bool] = []
+    devices: list[str] = []
+    for name, producers, readers in ops:
+        homes = {segment_of[p] for p in producers if p in segment_of}
+        home = next(iter(homes)) if len(homes) == 1 else -1
+        if home < 0 or devices[home] != placed[name] or is_read_elsewhere[home]:
+            home = len(devices)
+            devices.append(placed[name])
+            is_read_elsewhere.append(False)
+        segment_of[name] = home
+        is_read_elsewhere[home] |= any(placed[r] != placed[name] for r in readers if r in placed)
+    return segment_of
 
 
 def _itself(run: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:

@@ -119,6 +119,18 @@ class Placer(ABC):
         )
 
 
+def best_of(problem: Problem, rows: NDArray[np.int32], why_not: str) -> Found:
+    """The best valid one of some placements [rows, ops]; ``why_not`` is the note if none is."""
+    from placewright.evaluate import evaluate_many
+
+    result = evaluate_many(problem, rows)
+    values = np.where(result.is_valid, result.value, np.inf)
+    best = int(values.argmin())
+    if np.isinf(values[best]):
+        return Found(None, evaluations=len(rows), note=why_not)
+    return Found(rows[best], evaluations=len(rows))
+
+
 def prepare(problem: Problem) -> None:
     """Do what every answer needs, before the clock starts: compile the problem and, the first time, the kernels."""
     from placewright.evaluate import check, lower_bound, prove_infeasible

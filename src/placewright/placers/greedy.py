@@ -10,8 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from placewright.budget import Budget
-from placewright.evaluate import evaluate_many
-from placewright.placers.base import Found, Placer
+from placewright.placers.base import Found, Placer, best_of
 from placewright.placers.pipeline.units import build_units, topological_order
 from placewright.placers.pipeline.view import pipeline_view
 from placewright.problem import Problem
@@ -38,12 +37,7 @@ class GreedyPlacer(Placer):
         rows = greedy_placements(problem, self.orders, seed, budget.expired)
         if not len(rows):
             return Found(None, note="the operators do not fit in any of the orders tried")
-        result = evaluate_many(problem, rows)
-        values = np.where(result.is_valid, result.value, np.inf)
-        best = int(values.argmin())
-        if np.isinf(values[best]):
-            return Found(None, evaluations=len(rows), note="no greedy fill is valid")
-        return Found(rows[best], evaluations=len(rows))
+        return best_of(problem, rows, "no greedy fill is valid")
 
 
 def greedy_placements(

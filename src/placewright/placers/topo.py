@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.budget import Budget
-from placewright.evaluate import evaluate_many
 from placewright.graph import FloatArray
-from placewright.placers.base import Found, Placer
+from placewright.placers.base import Found, Placer, best_of
 from placewright.placers.units import Units, movable_units
 from placewright.problem import Problem
 
@@ -30,12 +29,7 @@ class TopoPlacer(Placer):
         candidates = np.array([t[units.unit_of_op] for t in tries if t is not None], dtype=np.int32)
         if not len(candidates):
             return Found(None, note="the operators do not fit in topological order")
-        result = evaluate_many(problem, candidates)
-        values = np.where(result.is_valid, result.value, np.inf)
-        best = int(values.argmin())
-        if np.isinf(values[best]):
-            return Found(None, evaluations=len(values), note="no topological fill is valid")
-        return Found(candidates[best], evaluations=len(values))
+        return best_of(problem, candidates, "no topological fill is valid")
 
 
 def fill(problem: Problem, units: Units, devices: list[int], weight: FloatArray) -> NDArray[np.int32] | None:

@@ -48,6 +48,7 @@ class TorchRunner(ABC):
     """One model on one torch device; subclasses say how it runs and when an op has ended."""
 
     groups: tuple[tuple[str, ...], ...] = ()
+    mode: Any = torch.inference_mode  # under which the model runs
 
     def __init__(self, graph: OpGraph, kind: DeviceKind) -> None:
         self.device = torch_device(kind)
@@ -67,7 +68,7 @@ class TorchRunner(ABC):
 
     def whole_s(self) -> float:
         torch.set_num_threads(self.threads)
-        with torch.inference_mode():
+        with self.mode():
             self.wait()
             start = time.perf_counter()
             self.run(None)

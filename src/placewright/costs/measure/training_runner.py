@@ -29,6 +29,8 @@ _OPTIMIZERS: dict[str, Callable[[list[Any]], Any]] = {
 class TrainingRunner(TorchRunner):
     """A training step of a zoo module on one torch device; ``inputs_of`` lists, for each op, the ops it reads."""
 
+    mode = torch.enable_grad
+
     def __init__(
         self, module: Any, inputs: Sequence[Any], graph: OpGraph, kind: DeviceKind, inputs_of: dict[str, list[str]]
     ) -> None:
@@ -55,15 +57,6 @@ class TrainingRunner(TorchRunner):
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
-
-    def whole_s(self) -> float:
-        torch.set_num_threads(self.threads)
-        with torch.enable_grad():
-            self.wait()
-            start = time.perf_counter()
-            self.run(None)
-            self.wait()
-            return time.perf_counter() - start
 
     def op_times_s(self) -> tuple[FloatArray, float]:
         torch.set_num_threads(self.threads)
