@@ -16,7 +16,7 @@ from placewright.frontends.registry import find_frontend, model_suffixes, read_m
 from placewright.frontends.workload import is_workload, workload_problem
 from placewright.graph import OpGraph
 from placewright.placement import Placement
-from placewright.placers.base import prepare
+from placewright.placers.base import make_ready
 from placewright.placers.registry import get_placer
 from placewright.problem import Problem, build_problem
 from placewright.profile import Profile
@@ -70,9 +70,7 @@ def place(
     """
     chosen = get_placer(placer, **options)
     if not isinstance(budget, Budget):
-        chosen.check_installed()
-        prepare(problem)
-        chosen.warm_up(problem)
+        make_ready(chosen, problem)
         budget = Budget(seconds=budget)
     return chosen.place(problem, budget, seed)
 

@@ -169,3 +169,26 @@ def test_an_interrupted_run_keeps_the_best_so_far(tmp_path: Path, number: int) -
     assert "interrupted" in stderr
     assert np.isfinite(result["value"])
     assert json.loads(out.read_text())["value"] == result["value"]
+
+
+@pytest.mark.parametrize("execution", ["overlap", "sequential", "calls", "pipeline"])
+def test_an_op_that_no_device_supports_is_named(
+    execution: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = tmp_path / "npu.toml"
+    cluster.write_text(
+        'name = "npu"\n[[device]]\nkind = "npu"\nhost = true\nflops = 1e12\nmemory_bandwidth = "50GB/s"\n'
+        'unsupported = ["softmax"]\n'
+    )
+    arguments = [
+        "place",
+        "zoo:bert-base?layers=1",
+        "--cluster",
+        str(cluster),
+        "--execution",
+        execution,
+        "--budget",
+        "1s",
+    ]
+    assert run(arguments) == 3
+    assert "attention.self.softmax" in capsys.readouterr().err

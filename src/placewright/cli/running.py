@@ -12,7 +12,7 @@ from typing import Any
 
 from placewright.budget import Budget, Progress
 from placewright.placement import Placement
-from placewright.placers.base import Placer, prepare
+from placewright.placers.base import Placer, make_ready
 from placewright.problem import Problem
 from placewright.text import time_text
 
@@ -22,9 +22,7 @@ def run_placer(
 ) -> Placement:
     """Place within the budget. The first Ctrl-C or SIGTERM asks for the best so far, the second one ends at once."""
     with _progress_line(placer.name, problem, show_progress) as on_progress:
-        placer.check_installed()
-        placer.warm_up(problem)
-        prepare(problem)  # the first time this compiles the kernels, which is not the placer's time
+        make_ready(placer, problem)  # the first time this compiles the kernels, which is not the placer's time
         budget = Budget(seconds, evaluations, on_progress)
         with interruptible(budget, "the best placement so far"):
             return placer.place(problem, budget, seed)

@@ -131,6 +131,19 @@ def best_of(problem: Problem, rows: NDArray[np.int32], why_not: str) -> Found:
     return Found(rows[best], evaluations=len(rows))
 
 
+def make_ready(placer: Placer, problem: Problem) -> None:
+    """Do what can be done before the clock starts: check packages, compile the problem and the placer's kernels.
+
+    Kernels are warmed up only on problems that have an answer: they count on every op having a device.
+    """
+    from placewright.evaluate import prove_infeasible
+
+    placer.check_installed()
+    prepare(problem)
+    if not prove_infeasible(problem):
+        placer.warm_up(problem)
+
+
 def prepare(problem: Problem) -> None:
     """Do what every answer needs, before the clock starts: compile the problem and, the first time, the kernels."""
     from placewright.evaluate import check, lower_bound, prove_infeasible
