@@ -20,8 +20,9 @@ from placewright.placers.assignment.units import Communication, FloatArray, IntA
 
 LARGEST_LP_ENTRIES = 400_000
 LARGEST_COLUMN_UNITS = 3_000
-LADDER = (10.0, 8.0, 6.5, 5.5, 4.8, 4.0, 3.2, 2.5, 2.0, 1.6, 1.3, 1.0)  # gaps to prove in turn, in goal gaps
-ATTEMPTS, ATTEMPT_SHARE = 3, 0.2  # tries per target, and the share of the time left for each
+# Gaps to prove in turn, in goal gaps: prices that prove one are a start for the next.
+LADDER = (10.0, 7.0, 5.0, 3.5, 2.5, 1.8, 1.3, 1.0)
+ATTEMPT_SHARE, RETRIES = 0.3, 3  # of the time left, for one target; how often to return to one that was given up
 PROOF_MARGIN = 1e-8  # a disproved target counts as a bound a hair below it
 
 
@@ -150,7 +151,7 @@ def column_bound(
     engine = ColumnGeneration(folded, communication == "overlapped", facts, seed, should_stop)
     for assignment in assignments:
         engine.add_assignment(assignment)
-    ceiling, attempts = np.inf, 0  # least target that could not be disproved
+    ceiling, retries = np.inf, 0  # least target that could not be disproved
     while time.perf_counter() < deadline and not should_stop():
         value = upper()
         if value <= lower * (1 + final_gap):
@@ -159,20 +160,17 @@ def column_bound(
         if target is None:
             break
         patience = max(2.0, ATTEMPT_SHARE * (deadline - time.perf_counter()))
-        verdict = engine.decide(target * scale, min(deadline, time.perf_counter() + patience))
-        if verdict == "infeasible":
+        if engine.disprove(target * scale, min(deadline, time.perf_counter() + patience)):
             lower = max(lower, target * (1 - PROOF_MARGIN))
             on_bound(lower)
-            attempts = 0
-        elif verdict == "unknown" and attempts + 1 < ATTEMPTS:
-            attempts += 1  # a fresh start from the prices and sets learned so far often succeeds
+            if ceiling <= lower * (1 + 0.3 * goal_gap) and retries < RETRIES:
+                ceiling, retries = np.inf, retries + 1  # the prices have come nearer since
         else:
-            ceiling, attempts = min(ceiling, target), 0
+            ceiling = min(ceiling, target)
     return lower
 
 
 def _next_target(value: float, lower: float, ceiling: float, goal_gap: float, final_gap: float) -> float | None:
-    # Easier targets first: the prices that disprove one are nearly right for the next, if that is near.
     for rung in LADDER:
         goal = value / (1 + rung * goal_gap) * (1 + 1e-6)
         if lower * (1 + 1e-6) < goal < ceiling:

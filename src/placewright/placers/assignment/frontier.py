@@ -188,6 +188,7 @@ def _extend(
     state: IntArray,
     load: FloatArray,
     worth: FloatArray,
+    hope: FloatArray,
     child: IntArray,
     cost: FloatArray,
     unit_time: float,
@@ -196,14 +197,19 @@ def _extend(
     multipliers: FloatArray,
     completions: FloatArray,
     floor: float,
-) -> tuple[IntArray, FloatArray, FloatArray, IntArray, BoolArray]:
+    blur: float,
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray, IntArray, BoolArray]:
     """Decide one unit for every label: the labels after it that are within the limit, may beat `floor` and are not
     dominated, with the label each came from and whether the unit went in.
+
+    A label that is no lighter than another of its state, and worth at most `blur` more, is merged into that one, whose
+    `hope` then covers both: worth <= hope <= worth + blur, however many merges there are on the way.
     """
     count = len(state)
     new_state = np.empty(2 * count, dtype=np.int32)
     new_load = np.empty(2 * count)
     new_worth = np.empty(2 * count)
+    new_hope = np.empty(2 * count)
     source = np.empty(2 * count, dtype=np.int32)
     choice = np.empty(2 * count, dtype=np.bool_)
     made = 0
@@ -213,14 +219,16 @@ def _extend(
             if target < 0:
                 continue
             total = load[i] + cost[side, state[i]] + (unit_time if side else 0.0)
-            value = worth[i] + (unit_price if side else 0.0)
+            gained = unit_price if side else 0.0
+            value = hope[i] + gained
             alive = total <= limit
             for k in range(len(multipliers)):
                 if not alive:
                     break
                 alive = value + completions[k, target] + multipliers[k] * (limit - total) > floor
             if alive:
-                new_state[made], new_load[made], new_worth[made] = target, total, value
+                new_state[made], new_load[made] = target, total
+                new_worth[made], new_hope[made] = worth[i] + gained, value
                 source[made], choice[made] = i, side == 1
                 made += 1
     by_load = np.argsort(new_load[:made], kind="mergesort")
@@ -230,12 +238,13 @@ def _extend(
     keep = np.empty(made, dtype=np.int64)
     for place in range(made):
         i = rank[place]
-        if kept and new_state[keep[kept - 1]] == new_state[i] and new_worth[keep[kept - 1]] >= new_worth[i]:
+        if kept and new_state[keep[kept - 1]] == new_state[i] and new_hope[i] <= new_worth[keep[kept - 1]] + blur:
+            new_hope[keep[kept - 1]] = max(new_hope[keep[kept - 1]], new_hope[i])
             continue
         keep[kept] = i
         kept += 1
     keep = keep[:kept]
-    return new_state[keep], new_load[keep], new_worth[keep], source[keep], choice[keep]
+    return new_state[keep], new_load[keep], new_worth[keep], new_hope[keep], source[keep], choice[keep]
 
 
 def _best_labels(
@@ -246,31 +255,34 @@ def _best_labels(
     multipliers: FloatArray,
     completions: FloatArray,
     floor: float,
+    blur: float,
     max_labels: int,
     should_stop: Callable[[], bool],
-) -> tuple[bool, float, BoolArray]:
-    """Best set with price above `floor`. The flag tells whether the search was complete."""
+) -> tuple[bool, float, float, BoolArray]:
+    """(complete, bound, worth, set): nothing with price above `floor` is worth more than the bound, which is at most
+    `blur` above the worth of the set found.
+    """
     member = np.zeros(len(frontiers.order), dtype=np.bool_)
-    state, load, worth = np.zeros(1, dtype=np.int32), np.zeros(1), np.zeros(1)
+    state, load, worth, hope = np.zeros(1, dtype=np.int32), np.zeros(1), np.zeros(1), np.zeros(1)
     history: list[tuple[IntArray, BoolArray]] = []
     used = 0
     for unit in frontiers.order.tolist():
-        state, load, worth, source, choice = _extend(
-            state, load, worth, frontiers.child, frontiers.cost,
-            time[unit], price[unit], limit, multipliers, completions, floor,
+        state, load, worth, hope, source, choice = _extend(
+            state, load, worth, hope, frontiers.child, frontiers.cost,
+            time[unit], price[unit], limit, multipliers, completions, floor, blur,
         )  # fmt: skip
         history.append((source, choice))
         used += len(state)
         if len(state) == 0:
-            return True, floor, member
+            return True, floor, -np.inf, member
         if used > max_labels or should_stop():
-            return False, np.inf, member
+            return False, np.inf, -np.inf, member
     label = int(np.argmax(worth))
     best = float(worth[label])
     for unit, (source, choice) in zip(reversed(frontiers.order.tolist()), reversed(history), strict=True):
         member[unit] = choice[label]
         label = int(source[label])
-    return True, best, member
+    return True, max(floor, float(hope.max())), best, member
 
 
 class FrontierAnswer(NamedTuple):
@@ -313,13 +325,22 @@ def best_set(
     if ceiling <= floor + tolerance:
         return FrontierAnswer(max(ceiling, floor), None, True)
     slack_limit = limit * (1 + 1e-9)
-    lowest = floor + max(tolerance, 0.0) - safety
-    complete, worth, member = _best_labels(
-        frontiers, time, price, slack_limit, multipliers, completions, lowest, max_labels, should_stop
+    blur = 0.5 * max(tolerance, 0.0)
+    complete, bound, worth, member = _best_labels(
+        frontiers,
+        time,
+        price,
+        slack_limit,
+        multipliers,
+        completions,
+        floor + blur - safety,
+        blur,
+        max_labels,
+        should_stop,
     )
     if not complete:
         return FrontierAnswer(ceiling, None, False)
-    return FrontierAnswer(max(worth, lowest) + 2 * safety, member if worth > lowest else None, True)
+    return FrontierAnswer(min(ceiling, bound + 2 * safety), member if worth > floor else None, True)
 
 
 def _least_bound(bound_at: Callable[[float], float], time: FloatArray, price: FloatArray, limit: float) -> float:
