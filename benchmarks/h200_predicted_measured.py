@@ -3,10 +3,10 @@
     python benchmarks/h200_predicted_measured.py --output results --seconds 240
     python benchmarks/h200_predicted_measured.py --draw results/predicted_measured.json
 
-Per model: time the ops on each device and the copies, execute the placements in turns, fit four figures to a few of
-them (factors of either device and of copies, a latency per copy), and judge the prediction on the others. Results are written
-after each model. --draw makes the scatter plot and the table of the documentation; it needs no torch. Without a CUDA
-device the processor stands in for it (--small): good for trying the script out, for nothing else.
+Per model: time the ops on each device and the copies, execute the placements in turns, fit four figures to a fifth of
+them (factors of either device and of copies, a latency per copy), and judge the prediction on the others. Results are
+written after each model. --draw makes the scatter plot and prints the table; it needs no torch. Without a CUDA device
+the processor stands in for it (--small): good for trying the script out, for nothing else.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ def measure_model(model, device, curve, use_graphs, seconds, options) -> dict:
     profile = calibrated_profile(graph, cluster, times, curve, use_graphs=use_graphs)
     profile.save(options.output / f"{model.replace('?', '_')}{'-graphs' if use_graphs else ''}.profile.json")
     pins = tuple(
-        Rule("pin", f"^{n.name}$", "cpu") for n in program.graph.nodes if n.op == "placeholder" and n.name in graph.index_of
+        Rule("pin", f"^{n.name}$", "cpu")
+        for n in program.graph.nodes
+        if n.op == "placeholder" and n.name in graph.index_of
     )
     problem = build_problem(graph, cluster, profile, rules=pins)
     placements, kinds = diverse_placements(problem, options.placements)
@@ -121,8 +123,9 @@ def measure_model(model, device, curve, use_graphs, seconds, options) -> dict:
             torch.cuda.synchronize()
 
     print(
-        f"{model}: {graph.n_ops} ops, cpu {times.whole_s['cpu'] * 1e3:.2f} ms, eager {times.whole_s['eager'] * 1e3:.2f} ms, "
-        f"graphs {times.whole_s['graphs'] * 1e3:.2f} ms, launches {times.launch_s.sum() * 1e3:.2f} ms, kernels "
+        f"{model}: {graph.n_ops} ops, cpu {times.whole_s['cpu'] * 1e3:.2f} ms, "
+        f"eager {times.whole_s['eager'] * 1e3:.2f} ms, graphs {times.whole_s['graphs'] * 1e3:.2f} ms, "
+        f"launches {times.launch_s.sum() * 1e3:.2f} ms, kernels "
         f"{times.kernel_s.sum() * 1e3:.2f} ms ({time.monotonic() - began:.0f} s)",
         flush=True,
     )
@@ -134,7 +137,10 @@ def measure_model(model, device, curve, use_graphs, seconds, options) -> dict:
             run = TorchRun(program, placed, torch_devices, planned, store=store, use_graphs=use_graphs)
             outputs = [o.cpu() for o in run(*inputs)]
             expected = outputs if expected is None else expected
-            worst = max(worst, *((a - b).abs().max().item() / b.abs().max().item() for a, b in zip(outputs, expected)))
+            worst = max(
+                worst,
+                *((a - b).abs().max().item() / b.abs().max().item() for a, b in zip(outputs, expected, strict=True)),
+            )
             runs[str(i)] = run
         except Exception as error:
             failures[i] = str(error)[:300]
@@ -170,7 +176,8 @@ def measure_model(model, device, curve, use_graphs, seconds, options) -> dict:
         "failures": failures,
         "points": [
             {
-                "kind": kinds[d], "measured_s": float(m), "low_s": timings[str(d)].low_s, "high_s": timings[str(d)].high_s,
+                "kind": kinds[d], "measured_s": float(m), "low_s": timings[str(d)].low_s,
+                "high_s": timings[str(d)].high_s,
                 "before_s": float(b), "predicted_s": float(a), "fitted": bool(f), "crossings": runs[str(d)].crossings,
                 "segments": runs[str(d)].n_segments,
             }
@@ -178,8 +185,10 @@ def measure_model(model, device, curve, use_graphs, seconds, options) -> dict:
         ],
     }  # fmt: skip
     print(
-        f"  rank correlation {result['rank_correlation']:.3f}, median error {result['median_error']:.1%} on {judged.sum()} "
-        f"placements (before: {result['rank_correlation_before']:.3f}, {result['median_error_before']:.1%}); all on the "
+        f"  rank correlation {result['rank_correlation']:.3f}, median error {result['median_error']:.1%} on "
+        f"{judged.sum()} "
+        f"placements (before: {result['rank_correlation_before']:.3f}, {result['median_error_before']:.1%}); "
+        "all on the "
         f"device {timings['plain'].median_s * 1e3:.2f} ms in plain torch ({time.monotonic() - began:.0f} s)",
         flush=True,
     )
@@ -235,8 +244,8 @@ def rank_correlation(a, b) -> float:
 
 def table(results: dict) -> str:
     lines = [
-        "| model | placements judged | rank correlation | median error | before the fit | all on the device, ms: executor / "
-        "plain torch / CUDA graphs | largest output difference |",
+        "| model | placements judged | rank correlation | median error | before the fit | "
+        "all on the device, ms: executor / plain torch / CUDA graphs | largest output difference |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for m in results["models"]:
@@ -258,7 +267,8 @@ def picture(models: list[dict]) -> str:
     models = [m for m in models if "points" in m]
     size, margin = 260, 46
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {(size + margin) * len(models) + 10} {size + 2 * margin}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" '
+        f'viewBox="0 0 {(size + margin) * len(models) + 10} {size + 2 * margin}" '
         'font-family="sans-serif" font-size="11">',
         '<rect width="100%" height="100%" fill="white"/>',
     ]
@@ -275,7 +285,7 @@ def picture(models: list[dict]) -> str:
         title = m["model"] + (", graphs" if m["graphs"] else "")
         parts.append(
             f'<text x="{left}" y="{top - 8}">{title}: rank correlation {m["rank_correlation"]:.3f}, '
-            f'error {m["median_error"]:.1%}</text>'
+            f"error {m['median_error']:.1%}</text>"
         )
         for ms in (v * 10**e for e in range(-2, 5) for v in (1, 2, 5)):
             if low < np.log10(ms) < high:
@@ -287,7 +297,7 @@ def picture(models: list[dict]) -> str:
             fill = "none" if p["fitted"] else "#1f6feb"
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{fill}" stroke="#1f6feb"/>')
         parts.append(
-            f'<text x="{left + size / 2}" y="{top + size + 30}" text-anchor="middle">predicted ms (rings: fitted on)</text>'
+            f'<text x="{left + size / 2}" y="{top + size + 30}" text-anchor="middle">predicted ms, rings: fitted</text>'
         )
         parts.append(f'<text x="{left + 4}" y="{top + 12}">measured ms</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"

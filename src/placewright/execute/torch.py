@@ -1,10 +1,10 @@
 """Placements executed by PyTorch: an exported program, every op on the device that the placement gives it.
 
 Ops of a device that run without a break are one compiled function. A tensor that another device reads is sent there
-once, as soon as it is there. One device's ops are called by the caller's own thread (a CPU's, if there is one: its inner
-threads are warm there), those of every other device by a thread of their own. On CUDA, kernels are queued on a
-stream of the device and copies on a stream per pair, so that compute and copies overlap; a CPU device waits for the copy's
-event only. Several CPU devices (cores) share memory without copies.
+once, as soon as it is there. One device's ops are called by the caller's own thread (a CPU's, if there is one: its
+inner threads are warm there), those of every other device by a thread of their own. On CUDA, kernels are queued on a
+stream of the device and copies on a stream per pair, so that compute and copies overlap; a CPU device waits for the
+copy's event only. Several CPU devices (cores) share memory without copies.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TorchRun:
         self._arriving: dict[int, dict[int, Any]] = {}  # by device: where its graphs read what comes from elsewhere
         _check_signature(program)
         self._program = program
-        self._store = store or WeightStore(program)
+        store = store or WeightStore(program)
         nodes = _ordered([n for n in program.graph.nodes if n.op == "call_function" and not _is_check(n)], start_order)
         self._device_of = _devices(nodes, device_of_name, self._names)
         self._slots = {n.name: i for i, n in enumerate(program.graph.nodes)}
@@ -76,7 +76,7 @@ class TorchRun:
             for d in self._torch
         ]
         self._read_program(nodes)
-        self._segments = self._build(nodes, streamed, window_bytes, mark)
+        self._segments = self._build(nodes, store, streamed, window_bytes, mark)
         self._ways: dict[tuple[int, int], Way] = {}
         self._arrived: dict[tuple[int, int], threading.Lock] = {}  # (device, slot): released once per sample
         for device, segments in enumerate(self._segments):
@@ -111,9 +111,10 @@ class TorchRun:
 
     def close(self) -> None:
         """Let go of everything that is held on devices; the object cannot be used afterwards."""
-        self._replays.clear()
-        self._values = []
-        self._segments = []
+        for held in (self._replays, self._arriving, self._ways):
+            held.clear()
+        for kept in (self._values, self._segments, self._elsewhere):
+            kept.clear()
 
     def _run(self, inputs: Sequence[Any]) -> list[Any]:
         self._inputs = inputs
@@ -122,7 +123,10 @@ class TorchRun:
         run_together(functools.partial(self._run_device, self._here), others)
         if self._errors:
             raise ExecutionError(self._errors[0])
-        return [self._output(o) for o in self._outputs]
+        outputs = [self._output(o) for o in self._outputs]
+        for device in self._replays:
+            self._compute[device].synchronize()
+        return outputs
 
     def _record(self, inputs: Sequence[Any]) -> list[Any]:
         """Run one sample as usual, record graphs, run it again, and keep the graphs if the results are the same."""
@@ -189,19 +193,25 @@ class TorchRun:
             self._home[slot] = self._readers[slot][0]
 
     def _build(
-        self, nodes: Sequence[Any], streamed: Collection[str], window_bytes: int, mark: Callable[[str], None] | None
+        self,
+        nodes: Sequence[Any],
+        store: WeightStore,
+        streamed: Collection[str],
+        window_bytes: int,
+        mark: Callable[[str], None] | None,
     ) -> list[list[Segment]]:
-        weights = self._store.by_placeholder
+        weights, streamed = store.by_placeholder, set(streamed)
         position = {n.name: i for i, n in enumerate(nodes)}
         segments: list[list[Segment]] = []
         for device, here in enumerate(self._torch):
             mine = [n for n in nodes if self._device_of[n.name] == device]
             pieces = _pieces(mine, position, self._device_of, device)
-            flowing = [(n.name, _own_weights(n, weights)) for n in mine if n.name in set(streamed)]
+            flowing = [(n.name, _own_weights(n, weights)) for n in mine if n.name in streamed]
             flowing = [(name, own) for name, own in flowing if own]
-            stream = Stream(flowing, self._store, here, window_bytes) if flowing else None
+            stream = Stream(flowing, store, here, window_bytes) if flowing else None
             hooks = self._hooks(stream, pieces, mark, mine)
             last = {i.name: n.name for n in mine for i in n.all_input_nodes}
+            first = {i.name: n.name for n in reversed(mine) for i in n.all_input_nodes}
             built = []
             for piece in pieces:
                 inside = {n.name for n in piece}
@@ -213,25 +223,28 @@ class TorchRun:
                     or any(u.name not in inside and u.name in position for u in n.users)
                 ]
                 loaded = {
-                    p: stream.views[p] if stream and p in stream.views else self._store.on(p, here)
+                    p: stream.views[p] if stream and p in stream.views else store.on(p, here)
                     for p in read & set(weights)
                 }
                 freed = [self._slots[i] for i in read if last[i] in inside and self._slots[i] not in self._results]
-                run = compile_segment(
-                    piece, self._slots, loaded, [self._slots[n] for n in leaving], freed, here, hooks
-                )  # fmt: skip
-                sends = [(self._slots[n], tuple(d for d in self._readers.get(self._slots[n], []) if d != device))
-                         for n in leaving]  # fmt: skip
-                waits = [self._slots[i] for i in sorted(read, key=self._slots.__getitem__)
-                         if i in position and self._device_of[i] != device and _first_reader(i, mine) in inside]  # fmt: skip
-                built.append(
-                    Segment(run, tuple(n.name for n in piece), tuple(waits), tuple(s for s in sends if s[1]))
-                )
+                kept = [self._slots[n] for n in leaving]
+                run = compile_segment(piece, self._slots, loaded, kept, freed, here, hooks)
+                sends = [(slot, tuple(d for d in self._readers.get(slot, []) if d != device)) for slot in kept]
+                waits = [
+                    self._slots[i]
+                    for i in sorted(read, key=self._slots.__getitem__)
+                    if i in position and self._device_of[i] != device and first[i] in inside
+                ]
+                built.append(Segment(run, tuple(n.name for n in piece), tuple(waits), tuple(s for s in sends if s[1])))
             segments.append(built)
         return segments
 
     def _hooks(
-        self, stream: Stream | None, pieces: Sequence[Sequence[Any]], mark: Callable[[str], None] | None, mine: Sequence[Any]
+        self,
+        stream: Stream | None,
+        pieces: Sequence[Sequence[Any]],
+        mark: Callable[[str], None] | None,
+        mine: Sequence[Any],
     ) -> dict[str, Hook]:
         if mark is not None:
             return {n.name: Hook(after=functools.partial(mark, n.name)) for n in mine}
@@ -251,8 +264,13 @@ class TorchRun:
         value = self._values[device][template.number]
         if not isinstance(value, torch.Tensor):
             return value
-        is_static = device in self._replays or any(w.owns(value) for (_, to), w in self._ways.items() if to == device)
-        return value.clone() if is_static and template.number not in self._input_slots else value
+        if value.is_cuda and self._compute[device] is not None:
+            if device in self._replays:
+                with torch.cuda.stream(self._compute[device]):
+                    value = value.clone()
+            value.record_stream(torch.cuda.current_stream(value.device))
+            return value
+        return value.clone() if any(w.owns(value) for (_, to), w in self._ways.items() if to == device) else value
 
     def _run_device(self, device: int) -> None:
         import torch
@@ -301,9 +319,8 @@ class TorchRun:
                         moved = self._ways[device, other].send(values[slot], slot, into)
                         self._values[other][slot] = moved
         except Exception as error:  # raised again by the caller's thread, with the op's name
-            self._errors.append(
-                f"operator '{shown(segment.failed_op(error))}' on '{self._names[device]}' failed: {shown(str(error), 300)}"
-            )
+            name = shown(segment.failed_op(error))
+            self._errors.append(f"operator '{name}' on '{self._names[device]}' failed: {shown(str(error), 300)}")
         finally:
             for slot, targets in segment.sends:
                 for other in targets:
@@ -322,10 +339,6 @@ def _is_check(node: Any) -> bool:
 def _own_weights(node: Any, weights: Mapping[str, Any]) -> list[str]:
     """Weights that nobody else reads."""
     return [i.name for i in dict.fromkeys(node.all_input_nodes) if i.name in weights and len(i.users) == 1]
-
-
-def _first_reader(name: str, nodes: Sequence[Any]) -> str:
-    return next(n.name for n in nodes if any(i.name == name for i in n.all_input_nodes))
 
 
 def _pieces(
@@ -430,7 +443,12 @@ def staged_torch(
         for name in {i.name for n in mine[s] for i in n.all_input_nodes} & set(weights):
             values[slots[name]] = weights[name].to(device)
         steps = [
-            (direct_function(n), _templated(n.args, slots), _templated(_on(dict(n.kwargs), device), slots), slots[n.name])
+            (
+                direct_function(n),
+                _templated(n.args, slots),
+                _templated(_on(dict(n.kwargs), device), slots),
+                slots[n.name],
+            )
             for n in mine[s]
         ]
         temporary = [slots[n.name] for n in mine[s]]
@@ -466,5 +484,3 @@ def _on(kwargs: dict[str, Any], device: torch.device) -> dict[str, Any]:
     import torch
 
     return {k: device if isinstance(v, torch.device) else v for k, v in kwargs.items()}
-
-

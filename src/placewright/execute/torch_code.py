@@ -1,7 +1,7 @@
 """Ops of an exported program as plain Python functions: one line per op, values in local variables.
 
-A list of ops that is walked through costs some microseconds per op, more than many small ops take to launch. Here the walk
-is done once: the ops of a segment become one function, whose text holds nothing but numbered names.
+A list of ops that is walked through costs some microseconds per op, more than many small ops take to launch. Here the
+walk is done once: the ops of a segment become one function, whose text holds nothing but numbered names.
 """
 
 from __future__ import annotations
@@ -88,12 +88,14 @@ def compile_segment(
         if hook.after is not None:
             names[f"after{slot}"] = hook.after
             lines.append(f"    after{slot}()")
-        dead = [i.name for i in dict.fromkeys(node.all_input_nodes) if i.name not in weights and last[i.name] == node.name]
+        dead = [
+            i.name for i in dict.fromkeys(node.all_input_nodes) if i.name not in weights and last[i.name] == node.name
+        ]
         dead += [] if last.get(node.name) else [node.name]
         lines.append(f"    {' = '.join(f'v{slots[n]}' for n in dead)} = None" if dead else "    pass")
     namespace: dict[str, Any] = names
     exec(compile("\n".join(lines), _FILE, "exec"), namespace)  # names are numbered, never taken from the program
-    segment: Callable[[Values], None] = namespace["segment"]
+    segment: Callable[[Values], None] = namespace.pop("segment")  # or it would hold on to itself
     segment.op_of_line = op_of_line  # type: ignore[attr-defined]
     return segment
 
@@ -113,7 +115,7 @@ def direct_function(node: Any) -> Any:
         if len(node.args[0].users) == 1:
             return target
         return lambda first, *args, **kwargs: target(first.clone(), *args, **kwargs)
-    if target.namespace != "aten" or "default" in target._overloadname and schema.name.startswith("aten::_"):
+    if target.namespace != "aten" or schema.name.startswith("aten::_"):
         return target
     name = schema.name.removeprefix("aten::")
     homes = (torch, torch._C._nn, torch.Tensor)

@@ -11,7 +11,8 @@ from placewright.execute.torch_code import Segment, Values
 def capture_segments(segments: Sequence[Segment], values: Values, stream: Any) -> list[Callable[[Values], None]]:
     """Record each segment on ``stream``; what comes from elsewhere must lie in ``values`` and stay there.
 
-    Call it from the thread that ran the segments before. Graphs share memory, so they always run in this order. What a segment sends away keeps its memory to itself.
+    Call it from the thread that ran the segments before. Graphs share memory, so they always run in this order; what a
+    segment sends away keeps its memory to itself.
     Raises what torch raises for ops that cannot be recorded.
     """
     import torch

@@ -63,7 +63,9 @@ def plan_chunks(sizes_bytes: Sequence[tuple[str, int]], window_bytes: int) -> li
         if position + size > window_bytes:
             position = 0
         overlapping = [
-            i for i, c in enumerate(chunks) if c.offset_bytes < position + size and position < c.offset_bytes + c.size_bytes
+            i
+            for i, c in enumerate(chunks)
+            if c.offset_bytes < position + size and position < c.offset_bytes + c.size_bytes
         ]
         earlier = max(overlapping, default=-1)
         if chunks:  # copies are made in order, so none may wait for less than the one before
@@ -79,7 +81,11 @@ def aligned(size_bytes: int) -> int:
 
 
 def streamed_time_s(
-    compute_s: Sequence[float], chunk_of_op: Mapping[int, int], chunks: Sequence[Chunk], latency_s: float, bandwidth: float
+    compute_s: Sequence[float],
+    chunk_of_op: Mapping[int, int],
+    chunks: Sequence[Chunk],
+    latency_s: float,
+    bandwidth: float,
 ) -> float:
     """When the last of ``compute_s`` ends if ops run one after another, and chunks arrive beside them."""
     done = [0.0] * len(chunks)

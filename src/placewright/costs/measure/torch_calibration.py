@@ -153,7 +153,7 @@ def measure_copies(device: str, repeats: int = 15) -> CopyCurve:
         took = {}
         for key, placed in ways.items():
             run = TorchRun(program, placed, devices)
-            took[key] = median_s(lambda run=run: run(x), repeats)  # type: ignore[misc]
+            took[key] = median_s(lambda run=run, x=x: run(x), repeats)  # type: ignore[misc]
             run.close()
         # Alone on the other device the input is copied once, too.
         extra = took["to and fro"] - (took["a"] + took["b"]) / 2
