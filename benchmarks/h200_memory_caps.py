@@ -69,6 +69,8 @@ def measure_all(options: argparse.Namespace) -> None:
         "failures": {},
     }
     curve = measure_copies(device)
+    if has_cuda:
+        warm_libraries(device)
     for model in (options.models or ",".join(SMALL if options.small else MODELS)).split(","):
         if time.monotonic() - began > options.seconds - 12:
             results["failures"][model] = "no time left"
@@ -88,6 +90,29 @@ def measure_all(options: argparse.Namespace) -> None:
         print(f"  {model}: {time.monotonic() - start:.0f} s, {time.monotonic() - began:.0f} s in all", flush=True)
         (options.output / "memory_caps.json").write_text(json.dumps(results, indent=1))
     print(table(results))
+
+
+def warm_libraries(device: str) -> None:
+    """Let libraries allocate what they keep for good, in both threads that call ops, before anything is counted."""
+    import torch
+
+    from placewright.execute.torch import TorchRun
+
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 3), torch.nn.Flatten(), torch.nn.Linear(64 * 36, 64)).eval()
+    x = torch.randn(1, 3, 8, 8)
+    program = torch.export.export(net, (x,))
+    names = [n.name for n in program.graph.nodes if n.op == "call_function"]
+    with torch.inference_mode():
+        net(x)
+    for where in ("b", "ab"):
+        for use_graphs in (False, True):
+            placed = {n: where[min(i, len(where) - 1)] for i, n in enumerate(names)}
+            run = TorchRun(program, placed, {"a": "cpu", "b": device}, use_graphs=use_graphs)
+            run(x)
+            run.close()
+    with torch.inference_mode():
+        net.to(device)(x.to(device))
+    torch.cuda.synchronize()
 
 
 def measure_model(model, device, curve, end, options):
@@ -220,8 +245,9 @@ def measure_cap(setting, cap, plain_cpu, plain_gpu, allowance, expected, end, op
     limit = cap * setting.need
     accelerate, note = dispatched(setting, limit, allowance)
     tried, best = [], None
-    for predicted_s, what, make in sorted(candidates(setting, limit, options), key=lambda c: c[0])[:4]:
-        if best is not None and time.monotonic() > end - 4:
+    ranked = sorted(candidates(setting, limit, options), key=lambda c: c[0])
+    for place, (predicted_s, what, make) in enumerate(ranked):
+        if best is not None and (place >= 4 or time.monotonic() > end - 4):
             break
         try:
             run = make()
@@ -307,7 +333,7 @@ def _dispatch(module, found, dispatch_model):
     if set(found.values()) == {0}:
         return module.to("cuda:0")
     if set(found.values()) == {"cpu"}:  # otherwise it would run on the processor
-        return dispatch_model(module, found, main_device=0)
+        return dispatch_model(module, found, main_device=0, force_hooks=True)
     return dispatch_model(module, found)
 
 
@@ -365,14 +391,19 @@ def streaming(setting, limit):
     kernel_s = setting.times.graphs_s()
     latency_s, bandwidth = 5e-6, 40e9
     found = []
+    is_large = np.array([weights.get(op, 0) > limit / 5 for op in graph.op_names])[problem.group_of_op]
+    tried = set()
     for name, on_cpu in (
         ("weights streamed", np.zeros(graph.n_ops, bool)),
         ("weights streamed, lookups on the CPU", lookups),
+        ("weights streamed, lookups and large weights on the CPU", lookups | is_large),
     ):
-        if name.endswith("CPU") and not lookups.any():
+        if on_cpu.tobytes() in tried:
             continue
+        tried.add(on_cpu.tobytes())
         placement = np.where(on_cpu, 1 - gpu, setting.everywhere).astype(np.int32)
-        used = float(evaluate(problem, placement).memory_bytes[gpu])
+        whole = evaluate(problem, placement)
+        used = float(whole.memory_bytes[gpu])
         sizes = [(i, op, weights.get(op, 0)) for i, op in enumerate(graph.op_names) if placement[i] == gpu]
         largest = max((s for _, _, s in sizes), default=0)
         for share in (2.0, 1.0):
@@ -399,9 +430,10 @@ def streaming(setting, limit):
                 total += size
         streamed.sort()
         chunks = plan_chunks([(op, size) for _, op, size in streamed], window)
-        predicted = streamed_time_s(
-            kernel_s.tolist(), {i: k for k, (i, _, _) in enumerate(streamed)}, chunks, latency_s, bandwidth
-        )
+        there_s = np.where(placement == gpu, kernel_s, 0.0)
+        chunk_of_op = {i: k for k, (i, _, _) in enumerate(streamed)}
+        predicted = streamed_time_s(there_s.tolist(), chunk_of_op, chunks, latency_s, bandwidth)
+        predicted += max(0.0, whole.value - float(there_s.sum()))  # what the CPU and copies of tensors add
         names = [op for _, op, _ in streamed]
         found.append((
             predicted, f"{name}, {total / 1e6:.0f} MB per sample",

@@ -111,7 +111,7 @@ def test_the_delays_of_a_stream_add_up_to_its_end() -> None:
 
 
 def test_scales_are_found_again() -> None:
-    problem = random_problem(7, n_ops=40, n_devices=2)
+    problem = random_problem(7, 40, 2, 2, "overlap")
     n_kinds = problem.op_time_s.shape[1]
     truth = Scales(tuple([1.5, 0.7, 1.2][:n_kinds]), 1.4, 0.0)
     placements = np.random.default_rng(0).integers(0, 2, (30, problem.n_ops)).astype(np.int32)

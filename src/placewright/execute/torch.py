@@ -71,10 +71,7 @@ class TorchRun:
         self._slots = {n.name: i for i, n in enumerate(program.graph.nodes)}
         self._meta = {self._slots[n.name]: n.meta.get("val") for n in program.graph.nodes}
         self._values: list[Values] = [[None] * len(self._slots) for _ in self._names]
-        self._compute: list[Any] = [
-            torch.cuda.Stream(d) if d.type == "cuda" else None  # type: ignore[no-untyped-call]
-            for d in self._torch
-        ]
+        self._compute = [_compute_stream(d) for d in self._torch]
         self._read_program(nodes)
         self._segments = self._build(nodes, store, streamed, window_bytes, mark)
         self._ways: dict[tuple[int, int], Way] = {}
@@ -325,6 +322,14 @@ class TorchRun:
             for slot, targets in segment.sends:
                 for other in targets:
                     self._arrived[other, slot].release()
+
+
+@functools.cache
+def _compute_stream(device: torch.device) -> Any:
+    """The stream that all runs on a device share: libraries keep a workspace for each stream they ever saw."""
+    import torch
+
+    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
 
 class _Slot(NamedTuple):
