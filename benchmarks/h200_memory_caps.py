@@ -18,6 +18,7 @@ import argparse
 import gc
 import json
 import math
+import signal
 import time
 from pathlib import Path
 
@@ -26,7 +27,7 @@ import numpy as np
 MODELS = (
     "resnet-50", "bert-base", "inception-v3", "gpt2", "vgg-16", "mobilenet", "unet", "llama", "moe",
     "transformer-xl-2?training=0", "wavenet-2x18?training=0", "amoebanet?training=0", "transformer-xl-4?training=0",
-    "wavenet-4x36?training=0", "rnnlm-2?training=0", "transformer-xl-8?training=0", "rnnlm-4?training=0",
+    "wavenet-4x36?training=0", "transformer-xl-8?training=0", "rnnlm-2?training=0", "rnnlm-4?training=0",
     "gnmt-2?training=0", "rnnlm-8?training=0", "gnmt-4?training=0", "gnmt-8?training=0",
 )  # fmt: skip
 SMALL = ("resnet-50?image=64", "mobilenet?image=64", "bert-base?sequence=16")
@@ -57,6 +58,7 @@ def measure_all(options: argparse.Namespace) -> None:
     from placewright.costs.machine import machine_text
     from placewright.costs.measure.torch_calibration import measure_copies
 
+    signal.signal(signal.SIGALRM, _out_of_time)
     began = time.monotonic()
     has_cuda = torch.cuda.is_available()
     device = "cuda:0" if has_cuda else "cpu"
@@ -78,18 +80,25 @@ def measure_all(options: argparse.Namespace) -> None:
         start = time.monotonic()
         try:
             end = min(began + options.seconds, start + max(25.0, options.seconds / 8))
+            signal.alarm(max(1, math.ceil(end - start)) + 5)  # an export that takes minutes cannot be asked to stop
             for row in measure_model(model, device, curve, end, options):
                 results["rows"].append(row)
                 print(table_line(row), flush=True)
         except Exception as error:  # one model's failure must not cost the others
             results["failures"][model] = f"{type(error).__name__}: {str(error)[:300]}"
             print(f"{model} failed: {results['failures'][model]}", flush=True)
+        finally:
+            signal.alarm(0)
         gc.collect()
         if has_cuda:
             torch.cuda.empty_cache()
         print(f"  {model}: {time.monotonic() - start:.0f} s, {time.monotonic() - began:.0f} s in all", flush=True)
         (options.output / "memory_caps.json").write_text(json.dumps(results, indent=1))
     print(table(results))
+
+
+def _out_of_time(*_) -> None:
+    raise TimeoutError("the model took more than its share of the time")
 
 
 def warm_libraries(device: str) -> None:
