@@ -41,7 +41,7 @@ class Way:
         with torch.cuda.stream(self._stream):
             moved = _mapped(value, lambda t, i: self._copy(t, slot, i, into))
             if slot not in self._events:
-                self._events[slot] = torch.cuda.Event()
+                self._events[slot] = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._events[slot].record(self._stream)
         return moved
 

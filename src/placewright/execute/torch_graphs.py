@@ -17,7 +17,7 @@ def capture_segments(segments: Sequence[Segment], values: Values, stream: Any) -
     """
     import torch
 
-    pool = torch.cuda.graph_pool_handle()  # type: ignore[no-untyped-call]
+    pool = torch.cuda.graph_pool_handle()
     replays: list[Callable[[Values], None]] = []
     torch.cuda.synchronize()
     with torch.inference_mode(), torch.cuda.stream(stream):

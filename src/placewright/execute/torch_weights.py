@@ -120,7 +120,8 @@ class Stream:
         self._device = device
         self._window = torch.empty(window_bytes, dtype=torch.uint8, device=device)
         self._copy_stream: Any = torch.cuda.Stream(device) if self._is_cuda else None  # type: ignore[no-untyped-call]
-        self._ready: list[Any] = [torch.cuda.Event() if self._is_cuda else None for _ in ops]
+        event: Any = torch.cuda.Event
+        self._ready: list[Any] = [event() if self._is_cuda else None for _ in ops]
         self._host: list[Any] = []
         self.views: dict[str, Any] = {}
         for (_, placeholders), chunk in zip(ops, self.chunks, strict=True):

@@ -257,7 +257,7 @@ class _QueuedMarks:
         self._pairs.append((self._previous, event))
         self._previous = event
         if len(self._names) % _OPS_PER_STRETCH == 1:
-            torch.cuda._sleep(_SLEEP_CYCLES)
+            torch.cuda._sleep(_SLEEP_CYCLES)  # type: ignore[no-untyped-call]
             self._previous = self._next_event()
             self._previous.record()
         self._left_at = time.perf_counter()
