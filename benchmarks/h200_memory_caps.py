@@ -15,6 +15,7 @@ variants run in turns, in random order. Results are written after each model.
 from __future__ import annotations
 
 import argparse
+import copy
 import gc
 import json
 import math
@@ -82,7 +83,7 @@ def measure_all(options: argparse.Namespace) -> None:
             continue
         start = time.monotonic()
         try:
-            end = min(began + options.seconds, start + max(25.0, options.seconds / 8))
+            end = min(began + options.seconds, start + max(25.0, options.seconds / 9))
             signal.alarm(max(1, math.ceil(end - start)) + 5)  # an export that takes minutes cannot be asked to stop
             for row in measure_model(model, device, curve, end, options):
                 results["rows"].append(row)
@@ -152,7 +153,7 @@ def measure_model(model, device, curve, end, options):
     program = torch.export.export(module.eval(), tuple(inputs))
     graph = read_model(program, {})
     store = WeightStore(program)
-    times = measure_ops(program, graph, inputs, device, store, passes=6)
+    times = measure_ops(program, graph, inputs, device, store, passes=3)
     store.forget("cuda")
     cluster = load_cluster("h200-xeon")
     pins = tuple(
@@ -165,9 +166,9 @@ def measure_model(model, device, curve, end, options):
     gpu = int(np.flatnonzero(~cluster.is_host)[0])
     everywhere = np.where(problem.allowed[:, gpu], gpu, 1 - gpu).astype(np.int32)
     need = float(evaluate(problem, everywhere).memory_bytes[gpu])
-    setting = Setting(model, program, graph, inputs, device, problem, gpu, everywhere, times, curve, need)
-    plain_cpu = Plain(zoo_module(model)[0], inputs, "cpu")
-    plain_gpu = Plain(zoo_module(model)[0], inputs, device)
+    setting = Setting(model, module, program, graph, inputs, device, problem, gpu, everywhere, times, curve, need)
+    plain_cpu = Plain(module, inputs, "cpu")
+    plain_gpu = Plain(copy.deepcopy(module), inputs, device)
     allowance = max(0.0, plain_gpu.peak_bytes - need)
     expected = plain_cpu.outputs()
     for cap in CAPS:
@@ -179,8 +180,11 @@ def measure_model(model, device, curve, end, options):
 class Setting:
     """All that belongs to one model."""
 
-    def __init__(self, model, program, graph, inputs, device, problem, gpu, everywhere, times, curve, need) -> None:
-        self.model, self.program, self.graph, self.inputs, self.device = model, program, graph, inputs, device
+    def __init__(
+        self, model, module, program, graph, inputs, device, problem, gpu, everywhere, times, curve, need
+    ) -> None:
+        self.model, self.module, self.program, self.graph, self.inputs = model, module, program, graph, inputs
+        self.device = device
         self.problem, self.gpu, self.everywhere, self.times, self.curve, self.need = (
             problem, gpu, everywhere, times, curve, need,
         )  # fmt: skip
@@ -200,7 +204,9 @@ class Plain:
         if self._is_cuda:
             torch.cuda.reset_peak_memory_stats()
         for _ in range(2):
+            start = time.monotonic()
             self()
+            self.seconds = time.monotonic() - start
         self.peak_bytes = torch.cuda.max_memory_allocated() - before if self._is_cuda else 0
 
     def __call__(self):
@@ -244,6 +250,7 @@ class Ours:
             streamed=streamed,
             window_bytes=window_bytes,
             use_graphs=use_graphs,
+            copies_outputs=False,
         )
         self()
         self.graphs = "CUDA graphs" if self._run.uses_graphs else f"eager ({self._run.graph_failure or 'chosen'})"
@@ -302,7 +309,9 @@ def measure_cap(setting, cap, plain_cpu, plain_gpu, allowance, expected, end, op
         )
         for name, v in variants.items()
     }
-    timings = measure_in_turns(variants, options.repeats, 2, should_stop=lambda: time.monotonic() > end)
+    slowest = max(plain_cpu.seconds, accelerate.seconds if accelerate is not None else 0.0)
+    repeats = int(min(options.repeats, max(5, 4.0 / slowest)))
+    timings = measure_in_turns(variants, repeats, 1, should_stop=lambda: time.monotonic() > end)
     row = {
         "model": setting.model, "cap": cap, "need_bytes": setting.need, "limit_bytes": limit, "chosen": what,
         "runs_as": ours.graphs, "predicted_s": predicted_s, "tried": tried, "accelerate_note": note,
@@ -321,8 +330,6 @@ def measure_cap(setting, cap, plain_cpu, plain_gpu, allowance, expected, end, op
 
 def dispatched(setting, limit, allowance):
     """The zoo's module under Accelerate's automatic map, within the cap; or nothing and the reason."""
-    from placewright.zoo import zoo_module
-
     try:
         from accelerate import dispatch_model, infer_auto_device_map
     except ImportError:
@@ -334,7 +341,7 @@ def dispatched(setting, limit, allowance):
     for room, how in ((limit, "max_memory = cap"), (limit - activations, "max_memory = cap less activations")):
         if room <= 0:
             continue
-        module = zoo_module(setting.model)[0]
+        module = copy.deepcopy(setting.module)
         try:
             found = infer_auto_device_map(module, max_memory={0: int(room), "cpu": 10**12})
             on_gpu = sum(d == 0 for d in found.values())

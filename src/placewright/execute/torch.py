@@ -43,6 +43,7 @@ class TorchRun:
         streamed: Collection[str] = (),
         window_bytes: int = 0,
         use_graphs: bool = False,
+        copies_outputs: bool = True,
         mark: Callable[[str], None] | None = None,
     ) -> None:
         """``torch_devices`` gives each device's torch name (``cpu``, ``cuda:0``); ``start_order`` ops' planned starts.
@@ -50,8 +51,9 @@ class TorchRun:
         An op that is not named (a constant, a view of one tensor taken apart) follows its first input. Runs of one
         program may share a ``store`` of weights. Weights of ops in ``streamed`` stay in host memory and reach the
         device for each sample, through ``window_bytes`` of its memory. ``use_graphs`` records the segments of CUDA
-        devices as CUDA graphs; where that is not possible, ``graph_failure`` says why. ``mark`` is called with the
-        name of every op after its call.
+        devices as CUDA graphs; where that is not possible, ``graph_failure`` says why. Graphs write their results to
+        the same memory each time: without ``copies_outputs`` that memory itself is returned, valid until the next call.
+        ``mark`` is called with the name of every op after its call.
         """
         import torch
 
@@ -60,6 +62,7 @@ class TorchRun:
         self._lock = threading.Lock()
         self._errors: list[str] = []
         self._use_graphs = use_graphs and any(d.type == "cuda" for d in self._torch)
+        self._copies_outputs = copies_outputs
         self.graph_failure = ""
         self._replays: dict[int, list[Callable[[Values], None]]] = {}  # by device, once recorded
         self._arriving: dict[int, dict[int, Any]] = {}  # by device: where its graphs read what comes from elsewhere
@@ -123,6 +126,10 @@ class TorchRun:
         outputs = [self._output(o) for o in self._outputs]
         for device in self._replays:
             self._compute[device].synchronize()
+        for slot in self._results:
+            home = self._home.get(slot, 0)
+            if home not in self._replays:
+                self._values[home][slot] = None  # the caller's now
         return outputs
 
     def _record(self, inputs: Sequence[Any]) -> list[Any]:
@@ -130,6 +137,11 @@ class TorchRun:
         import torch
 
         expected = self._run(inputs)
+        homes = [o.device if isinstance(o, torch.Tensor) else None for o in expected]
+        # Results may be large: while graphs are recorded the device holds nothing of the first run.
+        expected = [o.cpu() if isinstance(o, torch.Tensor) else o for o in expected]
+        self._values = [[None] * len(self._slots) for _ in self._names]
+        torch.cuda.empty_cache()
         try:
             for d, device in enumerate(self._torch):
                 if device.type == "cuda" and self._segments[d]:
@@ -137,14 +149,14 @@ class TorchRun:
             outputs = self._run(inputs)
             for ours, theirs in zip(outputs, expected, strict=True):
                 if isinstance(ours, torch.Tensor):
-                    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3, equal_nan=True)
+                    torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-3, atol=1e-3, equal_nan=True)
             return outputs
         except (RuntimeError, AssertionError, AttributeError, TypeError) as error:
             self._replays.clear()
             self._arriving.clear()
             self._values = [[None] * len(self._slots) for _ in self._names]
             self.graph_failure = shown(str(error), 300)
-            return expected
+            return [o if home is None else o.to(home) for o, home in zip(expected, homes, strict=True)]
 
     def _record_device(self, device: int) -> None:
         import torch
@@ -263,6 +275,8 @@ class TorchRun:
             return value
         if value.is_cuda and self._compute[device] is not None:
             if device in self._replays:
+                if not self._copies_outputs:
+                    return value
                 with torch.cuda.stream(self._compute[device]):
                     value = value.clone()
             value.record_stream(torch.cuda.current_stream(value.device))

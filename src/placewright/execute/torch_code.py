@@ -6,9 +6,13 @@ walk is done once: the ops of a segment become one function, whose text holds no
 
 from __future__ import annotations
 
+import keyword
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from placewright.execute.dataflow import ExecutionError
+from placewright.text import shown
 
 Values = list[Any]  # by slot: the number of a node in its program
 _NATIVE = (types.BuiltinFunctionType, types.MethodDescriptorType)
@@ -80,6 +84,8 @@ def compile_segment(
             names[f"before{slot}"] = hook.before
             lines.append(f"    before{slot}()")
         names[f"f{slot}"] = direct_function(node)
+        if not all(k.isidentifier() and not keyword.iskeyword(k) for k in node.kwargs):
+            raise ExecutionError(f"operator '{shown(node.name)}' has an argument whose name is no name")
         arguments = [written(a) for a in node.args] + [f"{k}={written(v)}" for k, v in node.kwargs.items()]
         lines.append(f"    v{slot} = f{slot}({', '.join(arguments)})")
         op_of_line[len(lines)] = position
@@ -94,7 +100,8 @@ def compile_segment(
         dead += [] if last.get(node.name) else [node.name]
         lines.append(f"    {' = '.join(f'v{slots[n]}' for n in dead)} = None" if dead else "    pass")
     namespace: dict[str, Any] = names
-    exec(compile("\n".join(lines), _FILE, "exec"), namespace)  # names are numbered, never taken from the program
+    # Names are numbered; of the program itself only whole numbers, truth values and names of arguments are in the text.
+    exec(compile("\n".join(lines), _FILE, "exec"), namespace)
     segment: Callable[[Values], None] = namespace.pop("segment")  # or it would hold on to itself
     segment.op_of_line = op_of_line  # type: ignore[attr-defined]
     return segment
