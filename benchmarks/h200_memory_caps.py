@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import gc
 import json
 import math
@@ -470,10 +471,8 @@ def streaming(setting, limit):
         predicted = streamed_time_s(there_s.tolist(), chunk_of_op, chunks, latency_s, bandwidth)
         predicted += max(0.0, whole.value - float(there_s.sum()))  # what the CPU and copies of tensors add
         names = [op for _, op, _ in streamed]
-        found.append((
-            predicted, f"{name}, {total / 1e6:.0f} MB per sample",
-            lambda placement=placement, names=names, window=window, **how: Ours(setting, placement, names, window, **how),
-        ))  # fmt: skip
+        make = functools.partial(Ours, setting, placement, names, window)
+        found.append((predicted, f"{name}, {total / 1e6:.0f} MB per sample", make))
     return found
 
 
