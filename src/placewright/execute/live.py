@@ -36,6 +36,7 @@ class LiveModel(NamedTuple):
     inputs: list[Any]
     start: Callable[[Devices, Cluster, Mapping[str, float] | None], Executor]
     staged: Callable[[Devices, Mapping[str, int], Cluster], StagedModel]
+    call_overhead_s: Callable[[Cluster], dict[str, float]] = lambda cluster: {}  # of one segment, by kind
 
 
 def open_live(model: str, runtime: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> LiveModel:
@@ -58,7 +59,7 @@ def devices_by_name(graph: OpGraph, device_of_op: Sequence[int], cluster: Cluste
 def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
     import openvino as ov
 
-    from placewright.execute.openvino import SplitRun, staged_openvino
+    from placewright.execute.openvino import SplitRun, call_overhead_s, staged_openvino
 
     inputs: list[Any] | None = None
     if model.startswith("zoo:"):
@@ -82,6 +83,7 @@ def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveMod
         inputs,
         lambda devices, cluster, starts: SplitRun(live, devices, _openvino_setups(cluster), starts),
         lambda devices, stage, cluster: staged_openvino(live, devices, stage, _openvino_setups(cluster)),
+        lambda cluster: {d.kind: call_overhead_s(_openvino_setups(cluster), d.name) for d in cluster.devices},
     )
 
 

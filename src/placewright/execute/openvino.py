@@ -21,6 +21,9 @@ CPU_PLUGIN = "openvino_intel_cpu_plugin"
 AFFINITY = "affinity"
 
 
+_CALLS = 200
+
+
 class DeviceSetup(NamedTuple):
     """How a device of the cluster is run: OpenVINO's device string, and properties for compiling on it."""
 
@@ -187,6 +190,26 @@ class SplitRun:
             for port, source in enumerate(segment.sources):
                 if source.part >= 0:
                     request.set_input_tensor(port, self._requests[source.part].get_output_tensor(source.number))
+
+
+def call_overhead_s(setups: Mapping[str, DeviceSetup], device: str) -> float:
+    """Seconds that a segment takes on a device though it has next to nothing to do."""
+    import openvino as ov
+    from openvino import opset13 as make
+
+    x = make.parameter([1, 16], np.float32, name="x")
+    model = ov.Model([make.relu(x)], [x], "nothing")
+    run = SplitRun(model, {op.get_friendly_name(): device for op in model.get_ordered_ops()}, setups)
+    request = run._requests[0]
+    try:
+        seconds = []
+        for _ in range(_CALLS):
+            began = time.perf_counter()
+            request.infer(share_inputs=True, share_outputs=True)
+            seconds.append(time.perf_counter() - began)
+        return float(np.median(seconds))
+    finally:
+        run.close()
 
 
 def staged_openvino(
