@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,7 +78,7 @@ def _measured(
     model: str, cluster_name: str, output: str, runtime: str | None, kind_names: str | None, repeats: int,
     shapes: list[str], resume: bool, calibrate: bool, quiet: bool,
 ) -> Finding:  # fmt: skip
-    from placewright.cli.running import caught
+    from placewright.cli.running import caught, status_line
     from placewright.cluster_file import load_cluster
     from placewright.costs.measure.campaign import measure
     from placewright.costs.measure.journal import Journal
@@ -95,10 +93,10 @@ def _measured(
         "format": "placewright-measurement/1",
         "fingerprint": graph_fingerprint(source.graph),
         "runtime": source.runtime,
-        "kinds": [[k.name, k.runtime_device, k.threads, k.precision] for k in kinds],
+        "kinds": [[k.name, k.runtime_device, k.threads, k.precision, k.instruction_set] for k in kinds],
     }
     journal = Journal(Path(f"{output}.partial"), settings, resume=resume)
-    with caught(signal.default_int_handler), _progress(quiet) as say:
+    with caught(signal.default_int_handler), status_line("measuring", not quiet) as say:
         try:
             finding = measure(
                 source.graph, cluster, kinds, source.make_runner, repeats=repeats, journal=journal,
@@ -198,15 +196,3 @@ def _summary(p: Profile) -> dict[str, Any]:
         "segment_overhead_s": dict(p.segment_overhead_s),
         "calibration": asdict(p.calibration) if p.calibration else None,
     }
-
-
-@contextlib.contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
-    if quiet or not sys.stderr.isatty():
-        yield lambda text: None
-        return
-    from rich.console import Console
-    from rich.markup import escape
-
-    with Console(stderr=True).status("measuring") as line:
-        yield lambda text: line.update(escape(text))

@@ -131,10 +131,10 @@ def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     >>> rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
     0.5
     """
-    ranks = [_ranks(x) for x in (a, b)]
-    if any(r.std() == 0 for r in ranks):
+    first, second = _ranks(a), _ranks(b)
+    if first.std() == 0 or second.std() == 0:
         return 0.0
-    return float(np.round(np.corrcoef(*ranks)[0, 1], 12))
+    return float(np.round(np.corrcoef(first, second)[0, 1], 12))
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -25,8 +25,8 @@ def diverse_placements(problem: Problem, count: int, seed: int = 0) -> NDArray[n
     """
     rng = np.random.default_rng(seed)
     found: dict[bytes, NDArray[np.int32]] = {}
-    for row in _candidates(problem, rng, count * _TRIES_PER_ROW):
-        row = row[problem.group_of_op].astype(np.int32)
+    for candidate in _candidates(problem, rng, count * _TRIES_PER_ROW):
+        row = candidate[problem.group_of_op].astype(np.int32)
         if row.tobytes() not in found and evaluate_many(problem, row[None]).is_valid[0]:
             found[row.tobytes()] = row
         if len(found) >= count:

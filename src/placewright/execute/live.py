@@ -150,10 +150,10 @@ def _openvino_setups(cluster: Cluster) -> dict[str, Any]:
     def setup(kind: DeviceKind) -> DeviceSetup:
         runtime = kind.runtime_device or ("CPU" if kind.is_host else kind.name.upper())
         if runtime == "CPU":
-            return core_setup(kind.threads, kind.precision or "f32")
+            return core_setup(kind.threads, kind.precision or "f32", kind.instruction_set)
         return DeviceSetup(runtime, {"INFERENCE_PRECISION_HINT": kind.precision or "f32"})
 
-    return _by_device(cluster, setup)
+    return _by_device(cluster, setup, takes_instruction_sets=True)
 
 
 def _torch_devices(cluster: Cluster) -> dict[str, str]:
@@ -178,8 +178,15 @@ def _ort_setups(cluster: Cluster) -> dict[str, Any]:
     return _by_device(cluster, setup)
 
 
-def _by_device(cluster: Cluster, make: Callable[[DeviceKind], Any]) -> dict[str, Any]:
+def _by_device(
+    cluster: Cluster, make: Callable[[DeviceKind], Any], *, takes_instruction_sets: bool = False
+) -> dict[str, Any]:
     kinds = {k.name: k for k in cluster.kinds}
+    apart = [k.name for k in cluster.kinds if k.instruction_set]
+    if apart and not takes_instruction_sets:
+        raise InputError(
+            f"device kind '{shown(apart[0])}' has an instruction set of its own; only openvino can do that"
+        )
     return {d.name: make(kinds[d.kind]) for d in cluster.devices}
 
 

@@ -214,7 +214,8 @@ def staged_ort(
         return lambda values: list(session.run(list(piece.outputs), dict(zip(piece.inputs, values, strict=True))))
 
     parts = tuple(
-        Part(p.device, functools.partial(compiled, p), tuple(source_of[name] for name in p.inputs)) for p in pieces
+        Part(p.device, functools.partial(compiled, p), tuple(source_of[name] for name in p.inputs), p.node_names)
+        for p in pieces
     )
     return StagedModel(parts, tuple(source_of[v.name] for v in model.graph.outputs))
 

@@ -9,26 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placewright.cluster import Cluster
 from placewright.errors import InputError
 from placewright.execute.live import LiveModel
 from placewright.execute.measure import Comparison, Timing, compare, measure_in_turns, timing
+from placewright.execute.outputs import OutputError, difference
 from placewright.execute.pipeline import PipelineRun, StageTimes, run_copies, run_pipeline
 from placewright.execute.placed import live_stages, start_placement
 from placewright.execute.stages import StagedModel
 from placewright.placement import Placement
 
 PLACED = "this placement"
-
-
-class OutputError(NamedTuple):
-    """How far one output is from the single device's; relative to the largest magnitude of that output."""
-
-    name: str
-    max_abs: float
-    max_rel: float
 
 
 class RunResult(NamedTuple):
@@ -190,16 +182,6 @@ def _wider(cluster: Cluster) -> Iterator[tuple[str, Cluster]]:
 def _output_errors(ours: Sequence[Any], reference: Sequence[Any] | None) -> tuple[OutputError, ...]:
     if reference is None:
         return ()
-    errors = []
-    for i, (a, b) in enumerate(zip(ours, reference, strict=True)):
-        left, right = _array(a), _array(b)
-        difference = float(np.abs(left - right).max(initial=0.0))
-        scale = float(np.abs(right).max(initial=0.0))
-        errors.append(OutputError(f"output {i}", difference, difference / scale if scale else difference))
-    return tuple(errors)
-
-
-def _array(value: Any) -> NDArray[np.float64]:
-    if hasattr(value, "detach"):
-        value = value.detach().to("cpu").double().numpy()
-    return np.asarray(value, dtype=np.float64)
+    return tuple(
+        difference(a, b)._replace(name=f"output {i}") for i, (a, b) in enumerate(zip(ours, reference, strict=True))
+    )

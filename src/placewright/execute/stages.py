@@ -24,6 +24,7 @@ class Part(NamedTuple):
     device: str
     make: Callable[[], Callable[[list[Any]], list[Any]]]
     sources: tuple[Source, ...]
+    op_names: tuple[str, ...] = ()  # of what it holds, where known
 
 
 class StagedModel(NamedTuple):
