@@ -29,12 +29,11 @@ def test_known_costs_of_cuts_are_found_again(problem: Problem) -> None:
     rows = diverse_placements(problem, 14, seed=0)
     sizes = problem.graph.tensor_bytes[:, None]
     true = replace(problem, tensor_copy_s=problem.tensor_copy_s + np.where(sizes > 0, 120e-6 + sizes * 0.7e-9, 0.0))
-    noise = np.exp(0.01 * np.random.default_rng(0).standard_normal(len(rows)))
-    fit = fitted_copies(problem, rows, evaluate_many(true, rows).value * noise)
-    assert fit.copy_latency_s == pytest.approx(120e-6, rel=0.3)
-    assert fit.copy_s_per_byte == pytest.approx(0.7e-9, rel=0.3)
-    assert fit.error_after < 0.02 < fit.error_before
-    assert fit.rank_correlation > 0.95
+    fit = fitted_copies(problem, rows, evaluate_many(true, rows).value)
+    assert fit.copy_latency_s == pytest.approx(120e-6, rel=0.05)
+    assert fit.copy_s_per_byte == pytest.approx(0.7e-9, rel=0.05)
+    assert fit.error_after < 0.002 < 0.02 < fit.error_before
+    assert fit.rank_correlation > 0.99
 
 
 def test_placements_are_diverse_valid_and_distinct(problem: Problem) -> None:
@@ -49,7 +48,7 @@ def test_placements_are_diverse_valid_and_distinct(problem: Problem) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_placements_keep_the_rules_of_any_problem(seed: int) -> None:
-    any_problem = random_problem(seed)
+    any_problem = random_problem(seed, n_ops=12, n_devices=3, n_kinds=2, execution="overlap")
     rows = diverse_placements(any_problem, 5, seed)
     assert rows.shape[1] == any_problem.n_ops
     if len(rows):

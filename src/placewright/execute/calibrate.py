@@ -27,9 +27,10 @@ from placewright.profile import Calibration, CopyCurve, Profile
 
 _AT_ONCE = 4  # executors kept in memory together and run in turns
 _FEWEST = 2
-_LATENCY_S = (0.0, 1e-3)
-_PER_BYTE_S = (0.0, 4e-9)
-_GRID, _ZOOMS = 9, 4
+_LATENCIES_S = np.linspace(0.0, 500e-6, 6)
+_PER_BYTE_S = np.linspace(0.0, 2.5e-9, 6)
+_PROBE = np.array([1e-6, 1e-11])  # how far slopes look; also the scale of the two unknowns
+_STEPS = 20
 
 
 def calibrated(
@@ -86,30 +87,35 @@ def execute_placements(
 def fitted_copies(problem: Problem, rows: NDArray[np.int32], measured_s: NDArray[np.float64]) -> Calibration:
     """The latency and time per byte to add to every copy, both at least 0, with the least squared error in logarithms.
 
-    The prediction is no linear function of the two (a cost counts only on the critical path), so they are searched for
-    on a grid that is refined around its best point.
+    The prediction is no linear function of the two (a cost counts only on the critical path): a grid finds where to
+    begin, Gauss-Newton steps go on from there.
     """
+    sizes = problem.graph.tensor_bytes[:, None]
 
-    def predicted(extra: tuple[float, float]) -> NDArray[np.float64]:
-        crosses = (problem.graph.tensor_bytes > 0)[:, None]
-        added = np.where(crosses, extra[0] + extra[1] * problem.graph.tensor_bytes[:, None], 0.0)
+    def predicted(extra: NDArray[np.float64]) -> NDArray[np.float64]:
+        added = np.where(sizes > 0, extra[0] + extra[1] * sizes, 0.0)
         return evaluate_many(replace(problem, tensor_copy_s=problem.tensor_copy_s + added), rows).value
 
-    def error(extra: tuple[float, float]) -> float:
-        return float(np.mean(np.log(predicted(extra) / measured_s) ** 2))
+    def residuals(extra: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.log(predicted(extra) / measured_s)
 
-    ranges = [_LATENCY_S, _PER_BYTE_S]
-    best = (0.0, 0.0)
-    for _ in range(_ZOOMS):
-        axes = [np.linspace(low, high, _GRID) for low, high in ranges]
-        best = min(((float(a), float(b)) for a in axes[0] for b in axes[1]), key=error)
-        steps = [axis[1] - axis[0] for axis in axes]
-        ranges = [(max(0.0, x - step), x + step) for x, step in zip(best, steps, strict=True)]
-    before, after = predicted((0.0, 0.0)), predicted(best)
+    best = min(
+        (np.array([a, b]) for a in _LATENCIES_S for b in _PER_BYTE_S), key=lambda x: float(_square(residuals(x)))
+    )
+    error = residuals(best)
+    for _ in range(_STEPS):
+        slopes = np.stack([(residuals(best + h) - error) / h.sum() for h in np.diag(_PROBE)], axis=1)
+        step = np.linalg.lstsq(slopes * _PROBE, -error, rcond=None)[0] * _PROBE
+        tries = [np.maximum(0.0, best + step * f) for f in (1.0, 0.5, 0.25, 0.05)]
+        nearer = min(tries, key=lambda x: float(_square(residuals(x))))
+        if _square(residuals(nearer)) >= _square(error):
+            break
+        best, error = nearer, residuals(nearer)
+    before, after = predicted(np.zeros(2)), predicted(best)
     return Calibration(
         placements=len(rows),
-        copy_latency_s=best[0],
-        copy_s_per_byte=best[1],
+        copy_latency_s=float(best[0]),
+        copy_s_per_byte=float(best[1]),
         error_before=median_error(before, measured_s),
         error_after=median_error(after, measured_s),
         rank_correlation=rank_correlation(after, measured_s),
@@ -135,6 +141,10 @@ def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     if first.std() == 0 or second.std() == 0:
         return 0.0
     return float(np.round(np.corrcoef(first, second)[0, 1], 12))
+
+
+def _square(values: NDArray[np.float64]) -> np.float64:
+    return np.float64(values @ values)
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -37,6 +37,7 @@ class LiveModel(NamedTuple):
     start: Callable[[Devices, Cluster, Mapping[str, float] | None], Executor]
     staged: Callable[[Devices, Mapping[str, int], Cluster], StagedModel]
     call_overhead_s: Callable[[Cluster], dict[str, float]] = lambda cluster: {}  # of one segment, by kind
+    model: Any = None  # the runtime's own object
 
 
 def open_live(model: str, runtime: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> LiveModel:
@@ -84,6 +85,7 @@ def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveMod
         lambda devices, cluster, starts: SplitRun(live, devices, _openvino_setups(cluster), starts),
         lambda devices, stage, cluster: staged_openvino(live, devices, stage, _openvino_setups(cluster)),
         lambda cluster: {d.kind: call_overhead_s(_openvino_setups(cluster), d.name) for d in cluster.devices},
+        live,
     )
 
 
