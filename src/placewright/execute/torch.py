@@ -1,8 +1,10 @@
 """Placements executed by PyTorch: an exported program, every op on the device that the placement gives it.
 
-One worker thread per device runs its ops in order; a tensor that another device reads is sent there once, as soon as it
-is there. On CUDA, kernels are queued on the device's own stream and copies on a stream per pair, so that compute and
-copies overlap; a CPU device waits for the copy's event only. Several CPU devices (cores) share memory without copies.
+Ops of a device that run without a break are one compiled function. A tensor that another device reads is sent there
+once, as soon as it is there. One device's ops are called by the caller's own thread (a CPU's, if there is one: its
+inner threads are warm there), those of every other device by a thread of their own. On CUDA, kernels are queued on a
+stream of the device and copies on a stream per pair, so that compute and copies overlap; a CPU device waits for the
+copy's event only. Several CPU devices (cores) share memory without copies.
 """
 
 from __future__ import annotations
@@ -10,33 +12,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placewright.errors import InputError
 from placewright.execute.dataflow import ExecutionError
 from placewright.execute.stages import Part, Source, StagedModel
+from placewright.execute.torch_code import Hook, Segment, Values, compile_segment, direct_function
+from placewright.execute.torch_copies import Way
+from placewright.execute.torch_graphs import capture_segments
+from placewright.execute.torch_weights import Stream, WeightStore
+from placewright.execute.torch_workers import run_together
 from placewright.text import shown
 
 if TYPE_CHECKING:
     import torch
-
-
-class _Step(NamedTuple):
-    """One op of a device's list."""
-
-    name: str
-    function: Any
-    args: Any  # nested, with _Slot in place of values
-    kwargs: Any
-    slot: int
-    waits: tuple[int, ...]  # slots that come from other devices and must have arrived
-    sends: tuple[int, ...]  # devices that read the result
-    frees: tuple[int, ...]  # slots not read again on this device
-
-
-class _Slot(NamedTuple):
-    number: int
 
 
 class TorchRun:
@@ -48,10 +38,20 @@ class TorchRun:
         device_of_name: Mapping[str, str],
         torch_devices: Mapping[str, str],
         start_order: Mapping[str, float] | None = None,
+        *,
+        store: WeightStore | None = None,
+        streamed: Collection[str] = (),
+        window_bytes: int = 0,
+        use_graphs: bool = False,
+        mark: Callable[[str], None] | None = None,
     ) -> None:
         """``torch_devices`` gives each device's torch name (``cpu``, ``cuda:0``); ``start_order`` ops' planned starts.
 
-        An op that is not named (a constant, a view of one tensor taken apart) follows its first input.
+        An op that is not named (a constant, a view of one tensor taken apart) follows its first input. Runs of one
+        program may share a ``store`` of weights. Weights of ops in ``streamed`` stay in host memory and reach the
+        device for each sample, through ``window_bytes`` of its memory. ``use_graphs`` records the segments of CUDA
+        devices as CUDA graphs; where that is not possible, ``graph_failure`` says why. ``mark`` is called with the
+        name of every op after its call.
         """
         import torch
 
@@ -59,185 +59,308 @@ class TorchRun:
         self._torch = [torch.device(d) for d in torch_devices.values()]
         self._lock = threading.Lock()
         self._errors: list[str] = []
-        self._is_closed = False
-        self._copy_streams: dict[tuple[int, int], Any] = {}
+        self._use_graphs = use_graphs and any(d.type == "cuda" for d in self._torch)
+        self.graph_failure = ""
+        self._replays: dict[int, list[Callable[[Values], None]]] = {}  # by device, once recorded
+        self._arriving: dict[int, dict[int, Any]] = {}  # by device: where its graphs read what comes from elsewhere
         _check_signature(program)
-        nodes = [n for n in program.graph.nodes if n.op == "call_function"]
+        self._program = program
+        store = store or WeightStore(program)
+        nodes = _ordered([n for n in program.graph.nodes if n.op == "call_function" and not _is_check(n)], start_order)
         self._device_of = _devices(nodes, device_of_name, self._names)
-        self._build(program, _ordered(nodes, start_order))
-        used = [d for d in range(len(self._names)) if self._steps[d]]
-        self._round = threading.Barrier(len(used) + 1)
-        self._finished = threading.Barrier(len(used) + 1)
-        self._threads = [threading.Thread(target=self._life, args=(d,), name=self._names[d], daemon=True) for d in used]
-        for thread in self._threads:
-            thread.start()
+        self._slots = {n.name: i for i, n in enumerate(program.graph.nodes)}
+        self._meta = {self._slots[n.name]: n.meta.get("val") for n in program.graph.nodes}
+        self._values: list[Values] = [[None] * len(self._slots) for _ in self._names]
+        self._compute = [_compute_stream(d) for d in self._torch]
+        self._read_program(nodes)
+        self._segments = self._build(nodes, store, streamed, window_bytes, mark)
+        self._ways: dict[tuple[int, int], Way] = {}
+        self._arrived: dict[tuple[int, int], threading.Lock] = {}  # (device, slot): released once per sample
+        for device, segments in enumerate(self._segments):
+            for slot, targets in [send for segment in segments for send in segment.sends]:
+                for target in targets:
+                    self._ways.setdefault((device, target), Way(self._torch[device], self._torch[target]))
+                    self._arrived[target, slot] = threading.Lock()
+                    self._arrived[target, slot].acquire()
+        sent = sum(len(to) for segments in self._segments for s in segments for _, to in s.sends)
+        # How many tensors one sample sends to another device.
+        self.crossings = sent + sum(len(self._readers[s]) - 1 for s in self._input_slots)
+        self.n_segments = sum(map(len, self._segments))
+        used = [d for d in range(len(self._names)) if self._segments[d]]
+        self._here = min(used, key=lambda d: (self._torch[d].type != "cpu", d), default=0)
+        self._elsewhere = [
+            (d, f"{self._names[d]} ({self._torch[d]})", functools.partial(self._run_device, d))
+            for d in used
+            if d != self._here
+        ]
 
     @property
-    def crossings(self) -> int:
-        """How many tensors one sample sends to another device."""
-        return sum(len(step.sends) for steps in self._steps for step in steps) + self._input_crossings
+    def uses_graphs(self) -> bool:
+        """Whether CUDA graphs are in use, once a sample has run."""
+        return bool(self._replays)
 
     def __call__(self, *inputs: Any) -> list[Any]:
-        import torch
-
         with self._lock:
-            for row in self._arrived:
-                for event in row.values():
-                    event.clear()
-            for slot, value in zip(self._input_slots, inputs, strict=True):
-                for device in self._readers[slot]:
-                    moved = value.to(self._torch[device]) if isinstance(value, torch.Tensor) else value
-                    self._values[device][slot] = moved
-            self._errors.clear()
-            self._round.wait()
-            self._finished.wait()
-            if self._errors:
-                raise ExecutionError(self._errors[0])
-            return [self._output(o) for o in self._outputs]
+            if self._use_graphs:
+                self._use_graphs = False
+                return self._record(inputs)
+            return self._run(inputs)
 
     def close(self) -> None:
-        """End the workers."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._round.wait()
-            for thread in self._threads:
-                thread.join()
+        """Let go of everything that is held on devices; the object cannot be used afterwards."""
+        for held in (self._replays, self._arriving, self._ways):
+            held.clear()
+        for kept in (self._values, self._segments, self._elsewhere):
+            kept.clear()
 
-    def _build(self, program: torch.export.ExportedProgram, nodes: list[Any]) -> None:
-        self._slots = {n.name: i for i, n in enumerate(program.graph.nodes)}
+    def _run(self, inputs: Sequence[Any]) -> list[Any]:
+        self._inputs = inputs
+        self._errors.clear()
+        others = [(name, job) for _, name, job in self._elsewhere]
+        run_together(functools.partial(self._run_device, self._here), others)
+        if self._errors:
+            raise ExecutionError(self._errors[0])
+        outputs = [self._output(o) for o in self._outputs]
+        for device in self._replays:
+            self._compute[device].synchronize()
+        return outputs
+
+    def _record(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run one sample as usual, record graphs, run it again, and keep the graphs if the results are the same."""
+        import torch
+
+        expected = self._run(inputs)
+        try:
+            for d, device in enumerate(self._torch):
+                if device.type == "cuda" and self._segments[d]:
+                    self._on_thread(d, functools.partial(self._record_device, d))
+            outputs = self._run(inputs)
+            for ours, theirs in zip(outputs, expected, strict=True):
+                if isinstance(ours, torch.Tensor):
+                    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3, equal_nan=True)
+            return outputs
+        except (RuntimeError, AssertionError, AttributeError, TypeError) as error:
+            self._replays.clear()
+            self._arriving.clear()
+            self._values = [[None] * len(self._slots) for _ in self._names]
+            self.graph_failure = shown(str(error), 300)
+            return expected
+
+    def _record_device(self, device: int) -> None:
+        import torch
+
+        here, values = self._torch[device], self._values[device]
+        slots = [s for s in self._input_slots if device in self._readers[s]]
+        slots += [s for segment in self._segments[device] for s in segment.waits]
+        for slot in slots:
+            like = self._meta[slot]
+            values[slot] = torch.zeros(tuple(map(int, like.shape)), dtype=like.dtype, device=here)
+        self._arriving[device] = {slot: values[slot] for slot in slots}
+        self._replays[device] = capture_segments(self._segments[device], values, self._compute[device])
+
+    def _on_thread(self, device: int, job: Callable[[], None]) -> None:
+        """Do a job in the thread that calls the device's ops; what it raises is raised here."""
+        errors: list[Exception] = []
+
+        def safely() -> None:
+            try:
+                job()
+            except Exception as error:  # raised again below
+                errors.append(error)
+
+        worker = next((name for d, name, _ in self._elsewhere if d == device), None)
+        run_together(safely, []) if worker is None else run_together(lambda: None, [(worker, safely)])
+        if errors:
+            raise errors[0]
+
+    def _read_program(self, nodes: Sequence[Any]) -> None:
+        program = self._program
         readers: dict[str, set[int]] = {}
         for node in nodes:
             for source in node.all_input_nodes:
                 readers.setdefault(source.name, set()).add(self._device_of[node.name])
+        self._readers = {self._slots[n]: sorted(d) for n, d in readers.items()}
         output = next(n for n in program.graph.nodes if n.op == "output")
         self._outputs = _templated(output.args[0], self._slots)
-        kept = {_slot.number for _slot in _slots_in(self._outputs)}
-        self._readers = {self._slots[n]: sorted(d) for n, d in readers.items()}
-        self._values: list[list[Any]] = [[None] * len(self._slots) for _ in self._names]
+        self._results = {self._slots[n.name] for n in output.all_input_nodes}
         self._home = {self._slots[n.name]: self._device_of[n.name] for n in nodes}
-        self._place_weights(program)
-        user_inputs = list(program.graph_signature.user_inputs)
-        self._input_slots = [self._slots[name] for name in user_inputs if isinstance(name, str)]
+        self._input_slots = [self._slots[n] for n in program.graph_signature.user_inputs if isinstance(n, str)]
         for slot in self._input_slots:
-            if not self._readers.get(slot):
-                self._readers[slot] = [0]
+            self._readers.setdefault(slot, [0])
             self._home[slot] = self._readers[slot][0]
-        self._input_crossings = sum(len(self._readers[s]) - 1 for s in self._input_slots)
-        last_read = _last_reads(nodes, self._device_of, self._slots)
-        self._arrived: list[dict[int, threading.Event]] = [{} for _ in self._names]
-        self._copied: list[dict[int, Any]] = [{} for _ in self._names]
-        self._steps: list[list[_Step]] = [[] for _ in self._names]
-        made = {n.name for n in nodes}
-        for node in nodes:
-            device = self._device_of[node.name]
-            foreign = [i for i in node.all_input_nodes if i.name in made and self._device_of[i.name] != device]
-            for source in foreign:
-                self._arrived[device].setdefault(self._slots[source.name], threading.Event())
-            kwargs = _on(dict(node.kwargs), self._torch[device])
-            self._steps[device].append(
-                _Step(
-                    name=node.name,
-                    function=_not_in_place(node),
-                    args=_templated(node.args, self._slots),
-                    kwargs=_templated(kwargs, self._slots),
-                    slot=self._slots[node.name],
-                    waits=tuple(self._slots[s.name] for s in foreign),
-                    sends=tuple(d for d in sorted(readers.get(node.name, ())) if d != device),
-                    frees=tuple(
-                        s
-                        for s in (self._slots[i.name] for i in node.all_input_nodes if i.name in made)
-                        if last_read[device, s] == node.name and s not in kept
-                    ),
-                )
-            )
 
-    def _place_weights(self, program: torch.export.ExportedProgram) -> None:
-        for placeholder, value in _weights(program).items():
-            slot = self._slots[placeholder]
-            for device in self._readers.get(slot, []):
-                self._values[device][slot] = value.detach().to(self._torch[device])
+    def _build(
+        self,
+        nodes: Sequence[Any],
+        store: WeightStore,
+        streamed: Collection[str],
+        window_bytes: int,
+        mark: Callable[[str], None] | None,
+    ) -> list[list[Segment]]:
+        weights, streamed = store.by_placeholder, set(streamed)
+        position = {n.name: i for i, n in enumerate(nodes)}
+        segments: list[list[Segment]] = []
+        for device, here in enumerate(self._torch):
+            mine = [n for n in nodes if self._device_of[n.name] == device]
+            pieces = _pieces(mine, position, self._device_of, device)
+            flowing = [(n.name, _own_weights(n, weights)) for n in mine if n.name in streamed]
+            flowing = [(name, own) for name, own in flowing if own]
+            stream = Stream(flowing, store, here, window_bytes) if flowing else None
+            hooks = self._hooks(stream, pieces, mark, mine)
+            last = {i.name: n.name for n in mine for i in n.all_input_nodes}
+            first = {i.name: n.name for n in reversed(mine) for i in n.all_input_nodes}
+            built = []
+            for piece in pieces:
+                inside = {n.name for n in piece}
+                read = {i.name for n in piece for i in n.all_input_nodes}
+                leaving = [
+                    n.name
+                    for n in piece
+                    if self._slots[n.name] in self._results
+                    or any(u.name not in inside and u.name in position for u in n.users)
+                ]
+                loaded = {
+                    p: stream.views[p] if stream and p in stream.views else store.on(p, here)
+                    for p in read & set(weights)
+                }
+                freed = [self._slots[i] for i in read if last[i] in inside and self._slots[i] not in self._results]
+                kept = [self._slots[n] for n in leaving]
+                run = compile_segment(piece, self._slots, loaded, kept, freed, here, hooks)
+                sends = [(slot, tuple(d for d in self._readers.get(slot, []) if d != device)) for slot in kept]
+                waits = [
+                    self._slots[i]
+                    for i in sorted(read, key=self._slots.__getitem__)
+                    if i in position and self._device_of[i] != device and first[i] in inside
+                ]
+                built.append(Segment(run, tuple(n.name for n in piece), tuple(waits), tuple(s for s in sends if s[1])))
+            segments.append(built)
+        return segments
+
+    def _hooks(
+        self,
+        stream: Stream | None,
+        pieces: Sequence[Sequence[Any]],
+        mark: Callable[[str], None] | None,
+        mine: Sequence[Any],
+    ) -> dict[str, Hook]:
+        if mark is not None:
+            return {n.name: Hook(after=functools.partial(mark, n.name)) for n in mine}
+        if stream is None:
+            return {}
+        # A copy into a window cannot begin in one graph and end in another.
+        first = {n.name: (piece if self._use_graphs else pieces[0])[0].name for piece in pieces for n in piece}
+        return stream.hooks(first)
 
     def _output(self, template: Any) -> Any:
-        if isinstance(template, _Slot):
-            return self._values[self._home.get(template.number, 0)][template.number]
-        return template
-
-    def _life(self, device: int) -> None:
+        """A result, copied out of memory that the next sample overwrites."""
         import torch
 
-        here = self._torch[device]
-        stream = torch.cuda.Stream(here) if here.type == "cuda" else None  # type: ignore[no-untyped-call]
-        with torch.inference_mode():
-            while True:
-                self._round.wait()
-                if self._is_closed:
-                    return
-                with torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext():
-                    for step in self._steps[device]:
-                        self._run_step(step, device)
-                if stream is not None:
-                    stream.synchronize()
-                self._finished.wait()
+        if not isinstance(template, _Slot):
+            return template
+        device = self._home.get(template.number, 0)
+        value = self._values[device][template.number]
+        if not isinstance(value, torch.Tensor):
+            return value
+        if value.is_cuda and self._compute[device] is not None:
+            if device in self._replays:
+                with torch.cuda.stream(self._compute[device]):
+                    value = value.clone()
+            value.record_stream(torch.cuda.current_stream(value.device))
+            return value
+        return value.clone() if any(w.owns(value) for (_, to), w in self._ways.items() if to == device) else value
 
-    def _run_step(self, step: _Step, device: int) -> None:
-        values = self._values[device]
+    def _run_device(self, device: int) -> None:
+        import torch
+
+        stream = self._compute[device]
+        with torch.inference_mode(), torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext():
+            self._take_inputs(device)
+            replays = self._replays.get(device)
+            for number, segment in enumerate(self._segments[device]):
+                self._run_segment(segment, replays[number] if replays else segment.run, device)
+            if stream is not None:
+                stream.synchronize()
+
+    def _take_inputs(self, device: int) -> None:
+        import torch
+
+        values, here = self._values[device], self._torch[device]
         try:
-            for slot in step.waits:
-                self._arrived[device][slot].wait()
-                self._take(slot, device)
+            for slot, value in zip(self._input_slots, self._inputs, strict=True):
+                if device not in self._readers[slot]:
+                    continue
+                if isinstance(value, torch.Tensor) and value.is_cuda:
+                    value_stream = torch.cuda.default_stream(value.device)
+                    torch.cuda.current_stream(here if here.type == "cuda" else value.device).wait_stream(value_stream)
+                if not isinstance(value, torch.Tensor):
+                    values[slot] = value
+                elif device in self._arriving:
+                    self._arriving[device][slot].copy_(value, non_blocking=True)
+                else:
+                    values[slot] = value.to(here)
+        except Exception as error:  # raised again by the caller's thread
+            self._errors.append(f"an input did not reach '{self._names[device]}': {shown(str(error), 300)}")
+
+    def _run_segment(self, segment: Segment, run: Callable[[Values], None], device: int) -> None:
+        values = self._values[device]
+        for slot in segment.waits:
+            self._arrived[device, slot].acquire()
+        try:
             if not self._errors:
-                result = step.function(*_filled(step.args, values), **_filled(step.kwargs, values))
-                values[step.slot] = result
-                for other in step.sends:
-                    self._send(result, step.slot, device, other)
+                for slot in segment.waits:
+                    self._ways[self._home[slot], device].receive(values[slot], slot)
+                run(values)
+                for slot, targets in segment.sends:
+                    for other in targets:
+                        into = self._arriving[other][slot] if other in self._arriving else None
+                        moved = self._ways[device, other].send(values[slot], slot, into)
+                        self._values[other][slot] = moved
         except Exception as error:  # raised again by the caller's thread, with the op's name
-            self._errors.append(
-                f"operator '{shown(step.name)}' on '{self._names[device]}' failed: {shown(str(error), 300)}"
-            )
+            name = shown(segment.failed_op(error))
+            self._errors.append(f"operator '{name}' on '{self._names[device]}' failed: {shown(str(error), 300)}")
         finally:
-            for other in step.sends:
-                self._arrived[other][step.slot].set()
-            for slot in step.frees:
-                values[slot] = None
+            for slot, targets in segment.sends:
+                for other in targets:
+                    self._arrived[other, slot].release()
 
-    def _send(self, value: Any, slot: int, source: int, target: int) -> None:
-        """Start the copy; the reader waits for its event before using it."""
-        import torch
 
-        here, there = self._torch[source], self._torch[target]
-        if here == there or not isinstance(value, torch.Tensor):
-            self._values[target][slot] = value
-            return
-        cuda = here if here.type == "cuda" else there
-        key = (source, target)
-        if key not in self._copy_streams:
-            self._copy_streams[key] = torch.cuda.Stream(cuda)  # type: ignore[no-untyped-call]
-        stream = self._copy_streams[key]
-        if here.type == "cuda":
-            stream.wait_stream(torch.cuda.current_stream(here))
-            value.record_stream(stream)
-        with torch.cuda.stream(stream):
-            if there.type == "cpu":
-                moved = torch.empty(value.shape, dtype=value.dtype, pin_memory=True).copy_(value, non_blocking=True)
-            else:
-                staged = value.pin_memory() if here.type == "cpu" else value
-                moved = staged.to(there, non_blocking=True)
-            self._copied[target][slot] = stream.record_event()
-        self._values[target][slot] = moved
+@functools.cache
+def _compute_stream(device: torch.device) -> Any:
+    """The stream that all runs on a device share: libraries keep a workspace for each stream they ever saw."""
+    import torch
 
-    def _take(self, slot: int, device: int) -> None:
-        """Let what follows on this device come after the copy."""
-        import torch
+    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
-        event = self._copied[device].pop(slot, None)
-        if event is None:
-            return
-        here = self._torch[device]
-        if here.type == "cuda":
-            torch.cuda.current_stream(here).wait_event(event)
-            self._values[device][slot].record_stream(torch.cuda.current_stream(here))
-        else:
-            event.synchronize()
+
+class _Slot(NamedTuple):
+    number: int
+
+
+def _is_check(node: Any) -> bool:
+    """An op that only checks what the exporter already knew."""
+    return not node.users and str(node.target).startswith("aten._assert_")
+
+
+def _own_weights(node: Any, weights: Mapping[str, Any]) -> list[str]:
+    """Weights that nobody else reads."""
+    return [i.name for i in dict.fromkeys(node.all_input_nodes) if i.name in weights and len(i.users) == 1]
+
+
+def _pieces(
+    nodes: Sequence[Any], position: Mapping[str, int], device_of: Mapping[str, int], device: int
+) -> list[list[Any]]:
+    """A device's ops cut before those that wait for another device and after those that another one waits for."""
+    pieces: list[list[Any]] = []
+    has_arrived: set[str] = set()
+    is_open = False
+    for node in nodes:
+        foreign = {i.name for i in node.all_input_nodes if i.name in position and device_of[i.name] != device}
+        if not is_open or foreign - has_arrived:
+            pieces.append([])
+        has_arrived |= foreign
+        pieces[-1].append(node)
+        is_open = not any(device_of[u.name] != device for u in node.users if u.name in position)
+    return pieces
 
 
 def _check_signature(program: torch.export.ExportedProgram) -> None:
@@ -245,14 +368,6 @@ def _check_signature(program: torch.export.ExportedProgram) -> None:
     if changed:
         name = next(iter(changed.values()))
         raise InputError(f"the program changes '{shown(str(name))}' while running; export it in evaluation mode")
-
-
-def _not_in_place(node: Any) -> Any:
-    """The op's function; one that changes an input that others read as well works on a copy of it."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.is_mutable or len(node.args[0].users) == 1:
-        return node.target
-    return lambda first, *args, **kwargs: node.target(first.clone(), *args, **kwargs)
 
 
 def _devices(nodes: list[Any], device_of_name: Mapping[str, str], names: list[str]) -> dict[str, int]:
@@ -281,22 +396,10 @@ def _ordered(nodes: list[Any], start_order: Mapping[str, float] | None) -> list[
     return sorted(nodes, key=lambda n: (start[n.name], position[n.name]))
 
 
-def _last_reads(nodes: list[Any], device_of: Mapping[str, int], slots: Mapping[str, int]) -> dict[tuple[int, int], str]:
-    return {(device_of[n.name], slots[i.name]): n.name for n in nodes for i in n.all_input_nodes}
-
-
 def _templated(value: Any, slots: Mapping[str, int]) -> Any:
     import torch.fx
 
     return torch.fx.node.map_arg(value, lambda n: _Slot(slots[n.name]))
-
-
-def _slots_in(template: Any) -> list[_Slot]:
-    if isinstance(template, _Slot):
-        return [template]
-    if isinstance(template, (list, tuple)):
-        return [s for part in template for s in _slots_in(part)]
-    return []
 
 
 def _filled(template: Any, values: Sequence[Any]) -> Any:
@@ -319,14 +422,14 @@ def staged_torch(
     import torch
 
     _check_signature(program)
-    nodes = [n for n in program.graph.nodes if n.op == "call_function"]
+    nodes = [n for n in program.graph.nodes if n.op == "call_function" and not _is_check(n)]
     device_of = _devices(nodes, device_of_name, list(torch_devices))
     stage_of: dict[str, int] = {}
     for node in nodes:
         follows = next((stage_of[i.name] for i in node.all_input_nodes if i.name in stage_of), 0)
         stage_of[node.name] = stage_of_name.get(node.name, follows)
     number = {name: i for i, name in enumerate(program.graph_signature.user_inputs) if isinstance(name, str)}
-    weights = _weights(program)
+    weights = WeightStore(program).by_placeholder
     n_stages = max(stage_of.values(), default=-1) + 1
     mine = [[n for n in nodes if stage_of[n.name] == s] for s in range(n_stages)]
     output = next(n for n in program.graph.nodes if n.op == "output")
@@ -343,9 +446,14 @@ def staged_torch(
         slots = {n.name: i for i, n in enumerate(program.graph.nodes)}
         values: list[Any] = [None] * len(slots)
         for name in {i.name for n in mine[s] for i in n.all_input_nodes} & set(weights):
-            values[slots[name]] = weights[name].detach().to(device)
+            values[slots[name]] = weights[name].to(device)
         steps = [
-            (_not_in_place(n), _templated(n.args, slots), _templated(_on(dict(n.kwargs), device), slots), slots[n.name])
+            (
+                direct_function(n),
+                _templated(n.args, slots),
+                _templated(_on(dict(n.kwargs), device), slots),
+                slots[n.name],
+            )
             for n in mine[s]
         ]
         temporary = [slots[n.name] for n in mine[s]]
@@ -381,14 +489,3 @@ def _on(kwargs: dict[str, Any], device: torch.device) -> dict[str, Any]:
     import torch
 
     return {k: device if isinstance(v, torch.device) else v for k, v in kwargs.items()}
-
-
-def _weights(program: torch.export.ExportedProgram) -> dict[str, Any]:
-    """Parameters, buffers and constants by the name of their placeholder."""
-    signature = program.graph_signature
-    keys = {
-        **signature.inputs_to_parameters,
-        **signature.inputs_to_buffers,
-        **signature.inputs_to_lifted_tensor_constants,
-    }
-    return {p: program.state_dict[k] if k in program.state_dict else program.constants[k] for p, k in keys.items()}

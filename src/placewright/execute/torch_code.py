@@ -1,0 +1,136 @@
+"""Ops of an exported program as plain Python functions: one line per op, values in local variables.
+
+A list of ops that is walked through costs some microseconds per op, more than many small ops take to launch. Here the
+walk is done once: the ops of a segment become one function, whose text holds nothing but numbered names.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Values = list[Any]  # by slot: the number of a node in its program
+_NATIVE = (types.BuiltinFunctionType, types.MethodDescriptorType)
+_FILE = "<segment>"
+
+
+class Hook(NamedTuple):
+    """Something to call before or after an op's line, on the device's own thread."""
+
+    before: Callable[[], None] | None = None
+    after: Callable[[], None] | None = None
+
+
+class Segment(NamedTuple):
+    """Ops of one device that run without a break: ``run(values)`` reads and writes values by slot."""
+
+    run: Callable[[Values], None]
+    op_names: tuple[str, ...]
+    waits: tuple[int, ...]  # slots that come from other devices
+    sends: tuple[tuple[int, tuple[int, ...]], ...]  # slots and the devices that read them
+
+    def failed_op(self, error: BaseException) -> str:
+        """The op that raised the error, by the line it happened in."""
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == _FILE:
+                return self.op_names[min(_op_of_line(self.run, trace.tb_lineno), len(self.op_names) - 1)]
+            trace = trace.tb_next
+        return self.op_names[0]
+
+
+def compile_segment(
+    nodes: Sequence[Any],
+    slots: Mapping[str, int],
+    weights: Mapping[str, Any],
+    kept: Collection[int],
+    freed: Collection[int],
+    device: Any,
+    hooks: Mapping[str, Hook],
+) -> Callable[[Values], None]:
+    """Compile ``nodes``: results in ``kept`` are stored, slots in ``freed`` that came from before are dropped.
+
+    ``weights`` are tensors by placeholder, already where the ops are. Devices among the arguments become ``device``.
+    """
+    names: dict[str, Any] = {f"w{slots[n]}": t for n, t in weights.items()}
+    inside = {n.name for n in nodes}
+    last = {i.name: n.name for n in nodes for i in n.all_input_nodes}
+    entering = dict.fromkeys(
+        i.name for n in nodes for i in n.all_input_nodes if i.name not in inside and i.name not in weights
+    )
+    lines = ["def segment(values):"] + [f"    v{slots[n]} = values[{slots[n]}]" for n in entering]
+    lines += [f"    values[{slots[n]}] = None" for n in entering if slots[n] in freed]
+    op_of_line: dict[int, int] = {}
+
+    def written(value: Any) -> str:
+        if hasattr(value, "all_input_nodes"):
+            return f"{'w' if value.name in weights else 'v'}{slots[value.name]}"
+        if isinstance(value, (list, tuple)):
+            inner = ", ".join(written(v) for v in value)
+            return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if value else ''})"
+        if value is None or isinstance(value, (bool, int)):
+            return repr(value)
+        names[f"c{len(names)}"] = device if type(value).__name__ == "device" else value
+        return f"c{len(names) - 1}"
+
+    for position, node in enumerate(nodes):
+        slot, hook = slots[node.name], hooks.get(node.name, Hook())
+        if hook.before is not None:
+            names[f"before{slot}"] = hook.before
+            lines.append(f"    before{slot}()")
+        names[f"f{slot}"] = direct_function(node)
+        arguments = [written(a) for a in node.args] + [f"{k}={written(v)}" for k, v in node.kwargs.items()]
+        lines.append(f"    v{slot} = f{slot}({', '.join(arguments)})")
+        op_of_line[len(lines)] = position
+        if slot in kept:
+            lines.append(f"    values[{slot}] = v{slot}")
+        if hook.after is not None:
+            names[f"after{slot}"] = hook.after
+            lines.append(f"    after{slot}()")
+        dead = [
+            i.name for i in dict.fromkeys(node.all_input_nodes) if i.name not in weights and last[i.name] == node.name
+        ]
+        dead += [] if last.get(node.name) else [node.name]
+        lines.append(f"    {' = '.join(f'v{slots[n]}' for n in dead)} = None" if dead else "    pass")
+    namespace: dict[str, Any] = names
+    exec(compile("\n".join(lines), _FILE, "exec"), namespace)  # names are numbered, never taken from the program
+    segment: Callable[[Values], None] = namespace.pop("segment")  # or it would hold on to itself
+    segment.op_of_line = op_of_line  # type: ignore[attr-defined]
+    return segment
+
+
+def direct_function(node: Any) -> Any:
+    """The op's function, by torch's own fast binding where there is one of that name.
+
+    An op that changes an input that others read as well works on a copy of it.
+    """
+    import torch
+
+    target = node.target
+    schema = getattr(target, "_schema", None)
+    if schema is None:
+        return target
+    if schema.is_mutable:
+        if len(node.args[0].users) == 1:
+            return target
+        return lambda first, *args, **kwargs: target(first.clone(), *args, **kwargs)
+    if target.namespace != "aten" or schema.name.startswith("aten::_"):
+        return target
+    name = schema.name.removeprefix("aten::")
+    homes = (torch, torch._C._nn, torch.Tensor)
+    native = next((getattr(h, name) for h in homes if isinstance(getattr(h, name, None), _NATIVE)), None)
+    return target if native is None or not _same_arguments(node, schema) else native
+
+
+def _same_arguments(node: Any, schema: Any) -> bool:
+    """Whether the fast binding takes the arguments as they are: first a tensor, those by name only given by name."""
+    by_position = [a for a in schema.arguments if not a.kwarg_only]
+    first = node.args[0] if node.args else None
+    is_tensor = hasattr(first, "all_input_nodes") or isinstance(first, (list, tuple))
+    return is_tensor and len(node.args) <= len(by_position) and "device" not in node.kwargs
+
+
+def _op_of_line(run: Callable[[Values], None], line: int) -> int:
+    table: dict[int, int] = run.op_of_line  # type: ignore[attr-defined]
+    return next((op for at, op in table.items() if at >= line), max(table.values(), default=0))

@@ -1,0 +1,52 @@
+"""Threads that ops of a device are called from, kept for the life of the process; all runs share them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+
+Job = Callable[[], None]
+
+_lock = threading.Lock()
+_workers: dict[str, SimpleQueue[Job]] = {}
+
+
+def run_together(here: Job, elsewhere: Sequence[tuple[str, Job]]) -> None:
+    """Call ``here`` in this thread and the other jobs in the workers of their names; return when all have ended.
+
+    Jobs must not raise, and may wait for each other.
+    """
+    if not elsewhere:
+        here()
+        return
+    ended: SimpleQueue[None] = SimpleQueue()
+    # Under one lock, so that two callers' jobs stand in the same order in every queue and cannot block each other.
+    with _lock:
+        for name, job in elsewhere:
+            _queue(name).put(_followed(job, ended))
+    here()
+    for _ in elsewhere:
+        ended.get()
+
+
+def _followed(job: Job, ended: SimpleQueue[None]) -> Job:
+    def both() -> None:
+        try:
+            job()
+        finally:
+            ended.put(None)
+
+    return both
+
+
+def _queue(name: str) -> SimpleQueue[Job]:
+    if name not in _workers:
+        _workers[name] = SimpleQueue()
+        threading.Thread(target=_work, args=(_workers[name],), name=name, daemon=True).start()
+    return _workers[name]
+
+
+def _work(jobs: SimpleQueue[Job]) -> None:
+    while True:
+        jobs.get()()
