@@ -34,7 +34,7 @@ from placewright.problem import Problem
 
 pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 pytest.importorskip("openvino", reason="the extra 'openvino' is not installed")
-MODEL = "zoo:inception-v3?image=80"
+MODEL = "zoo:resnet-50?image=32"
 
 
 class Pretender:

@@ -29,7 +29,7 @@ _EFFICIENCY = {
     "default": Efficiency(0.1),
 }
 # Handing a tensor to another core: a wake-up, then its cache lines.
-_HANDOVER = Link("core* - core*", bandwidth_bytes_per_s=8e9, latency_s=20e-6, busy="none")
+_HANDOVER = Link("core* - core*", bandwidth_bytes_per_s=8e9, latency_s=20e-6, busy="both")
 
 
 def cores_cluster(reference: str) -> Cluster:

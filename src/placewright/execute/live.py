@@ -118,8 +118,12 @@ def _open_torch(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
         "torch",
         read_model(program, {}),
         inputs,
-        lambda devices, cluster, starts: Listed(program, devices, _torch_devices(cluster), starts),
-        lambda devices, stage, cluster: staged_torch(program, devices, stage, _torch_devices(cluster)),
+        lambda devices, cluster, starts: Listed(
+            program, devices, _torch_devices(cluster), starts, threads=_threads(cluster)
+        ),
+        lambda devices, stage, cluster: staged_torch(
+            program, devices, stage, _torch_devices(cluster), _threads(cluster)
+        ),
     )
 
 
@@ -162,6 +166,10 @@ def _torch_devices(cluster: Cluster) -> dict[str, str]:
     from placewright.costs.measure.torch_runner import torch_device
 
     return _by_device(cluster, lambda kind: str(torch_device(kind)))
+
+
+def _threads(cluster: Cluster) -> dict[str, int]:
+    return _by_device(cluster, lambda kind: kind.threads)
 
 
 def _ort_setups(cluster: Cluster) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from placewright.errors import InputError
 from placewright.execute.child import Child
-from placewright.execute.dataflow import Dataflow, ExecutionError, Task, order_by_start
+from placewright.execute.dataflow import Dataflow, ExecutionError, Task
 from placewright.execute.openvino_split import Segment, SplitModel, model_segments, split_model, whole_placement
 from placewright.execute.openvino_worker import WorkerRequest, start_worker
 from placewright.execute.stages import Part, Source, StagedModel
@@ -162,10 +162,10 @@ class SplitRun:
         setups: Mapping[str, DeviceSetup],
         start_order: Mapping[str, float] | None = None,
     ) -> None:
-        """``start_order`` gives ops' planned starts: a device's segments run by their least one, else by number."""
+        """``start_order`` gives ops' planned starts: every device works in that order."""
         self._compiler = Compiler(setups)
         placed = whole_placement(model, device_of_name)
-        self.split: SplitModel = split_model(model, placed, model_segments(model, placed))
+        self.split: SplitModel = split_model(model, placed, model_segments(model, placed, start_order))
         began = time.perf_counter()
         self._requests = [self._compiler.request(s.model, s.device) for s in self.split.segments]
         self.compile_s = time.perf_counter() - began
@@ -179,11 +179,7 @@ class SplitRun:
             )
             for s, request in zip(self.split.segments, self._requests, strict=True)
         ]
-        order = None
-        if start_order is not None:
-            starts = [min(start_order.get(n, 0.0) for n in s.op_names) for s in self.split.segments]
-            order = order_by_start([t.after for t in tasks], starts)
-        self._dataflow = Dataflow(tasks, order)
+        self._dataflow = Dataflow(tasks)
         self._lock = threading.Lock()
 
     @property

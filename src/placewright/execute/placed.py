@@ -42,17 +42,20 @@ def live_stages(live: LiveModel, placement: Placement) -> tuple[dict[str, str], 
 
 
 def planned_starts(placement: Placement, graph: OpGraph) -> Mapping[str, float] | None:
-    """When each op of the runtime's graph is planned to start, by name or by module path."""
+    """When each op of the runtime's graph is planned to start, by name or by module path.
+
+    Ops that must share a device run as one, so the first of them says when.
+    """
     problem = placement.problem
     if problem.execution != "overlap" or placement.device_of_op is None:
         return None
-    start = {
-        problem.graph.op_names[s.op]: s.start_s
-        for s in timeline(problem, placement.device_of_op, placement.priority)
-        if s.op >= 0
-    }
-    by_path = {
-        p: start[n] for n, p in zip(problem.graph.op_names, problem.graph.module_paths, strict=True) if n in start
-    }
-    known = {n: start.get(n, by_path.get(p, np.nan)) for n, p in zip(graph.op_names, graph.module_paths, strict=True)}
-    return {n: s for n, s in known.items() if not np.isnan(s)}
+    group_start = np.full(problem.n_ops, np.inf)
+    for span in timeline(problem, placement.device_of_op, placement.priority):
+        if span.op >= 0:
+            group = problem.group_of_op[span.op]
+            group_start[group] = min(group_start[group], span.start_s)
+    starts = group_start[problem.group_of_op].tolist()
+    start = dict(zip(problem.graph.op_names, starts, strict=True))
+    by_path = dict(zip(problem.graph.module_paths, starts, strict=True))
+    known = {n: start.get(n, by_path.get(p, np.inf)) for n, p in zip(graph.op_names, graph.module_paths, strict=True)}
+    return {n: s for n, s in known.items() if np.isfinite(s)}
