@@ -15,6 +15,7 @@ from placewright.errors import InputError
 from placewright.text import shown
 
 Precision = Literal["", "f32", "bf16", "f16"]
+InstructionSet = Literal["", "sse41", "avx", "avx2", "avx512_core"]
 Busy = Literal["both", "sender", "receiver", "none"]
 _BUSY_BITS: dict[str, int] = {"none": 0, "sender": 1, "receiver": 2, "both": 3}
 
@@ -34,7 +35,8 @@ class DeviceKind:
     model runs them as one pool of unlimited width. The rates, the overhead per op and ``efficiency`` (by op class,
     "default" for the others) feed the roofline cost model only. ``supported`` and ``unsupported`` are patterns of op
     classes or op types. ``runtime_device``, ``threads`` and ``precision`` say how such a device is run for real;
-    empty and 0 leave the choice to the runtime.
+    empty and 0 leave the choice to the runtime. A kind with an
+    ``instruction_set`` runs in a worker process that may use no more than these instructions (OpenVINO only).
     """
 
     name: str
@@ -49,6 +51,7 @@ class DeviceKind:
     runtime_device: str = ""
     threads: int = 0
     precision: Precision = ""
+    instruction_set: InstructionSet = ""
 
     def supports(self, op_class: str, op_type: str) -> bool:
         """Say whether ops of this sort run here; ops that do no work do so everywhere.

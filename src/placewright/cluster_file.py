@@ -15,6 +15,7 @@ unsupported = ["embedding", "TopK*"]  # op classes or op types that cannot run h
 runtime_device = "cuda"             # what the runtime calls it
 threads = 0                         # that the runtime may use, 0 = its own choice
 precision = "f32"                   # f32, bf16, f16
+instruction_set = "sse41"           # no more than these, in a worker process: sse41, avx, avx2, avx512_core
 
 [device.efficiency]                 # of the device above: the fraction of its peak reached, by op class
 conv = 0.6
@@ -44,7 +45,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from placewright.cluster import Cluster, Device, DeviceKind, Efficiency, Link, Precision, equal_devices
+from placewright.cluster import Cluster, Device, DeviceKind, Efficiency, InstructionSet, Link, Precision, equal_devices
 from placewright.costs.cores import CORES_PREFIX, cores_cluster
 from placewright.errors import InputError, suggestion
 from placewright.files import read_text
@@ -61,6 +62,7 @@ _SCALE["bytes/s"] = {("" if u == "" else f"{u}/s"): f for u, f in _SCALE["bytes"
 _DEVICE_FIELDS = {
     "kind", "count", "memory", "host", "flops", "memory_bandwidth", "op_overhead", "segment_overhead", "half_duplex",
     "efficiency", "supported", "unsupported", "runtime_device", "threads", "precision",
+    "instruction_set",
 }  # fmt: skip
 _LINK_FIELDS = {"from", "to", "bandwidth", "latency", "busy", "one_way"}
 _MAX_DEVICES = 1024
@@ -140,6 +142,7 @@ def _devices(entry: dict[str, Any], where: str) -> tuple[DeviceKind, list[Device
         runtime_device=_runtime_device(entry, where),
         threads=_whole(entry, "threads", where, 0, 0, _MAX_THREADS),
         precision=_precision(entry, where),
+        instruction_set=_instruction_set(entry, where),
     )
     memory = _quantity(entry, "memory", "bytes", where, math.inf)
     return kind, equal_devices(name, count, memory, half_duplex=_flag(entry, "half_duplex", where))
@@ -196,6 +199,13 @@ def _precision(entry: dict[str, Any], where: str) -> Precision:
     if value not in get_args(Precision) or (value == "" and "precision" in entry):
         raise InputError(f"{where}: 'precision' is '{shown(str(value), 40)}', expected f32, bf16 or f16")
     return cast(Precision, value)
+
+
+def _instruction_set(entry: dict[str, Any], where: str) -> InstructionSet:
+    value, known = entry.get("instruction_set", ""), [k for k in get_args(InstructionSet) if k]
+    if "instruction_set" in entry and value not in known:
+        raise InputError(f"{where}: 'instruction_set' is '{shown(str(value), 40)}', expected one of {', '.join(known)}")
+    return cast(InstructionSet, value)
 
 
 def _whole(entry: dict[str, Any], field: str, where: str, default: int, least: int, most: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -39,7 +40,7 @@ class Placement:
     ``status``: ``optimal`` (value meets the proven bound), ``feasible``, ``infeasible`` (broken by ``faults``: this
     assignment's, or, without one, the problem's own), ``timeout`` (nothing valid found in the budget). ``priority``
     orders ready ops under ``overlap``, least first. ``stage`` numbers the pipeline stages, ``replicas`` [devices]
-    counts the devices that share a stage's work.
+    counts the devices that share a stage's work. ``measured`` holds what execution gave, if it was executed.
     """
 
     problem: Problem
@@ -57,6 +58,7 @@ class Placement:
     stage: NDArray[np.int32] | None = None
     replicas: NDArray[np.int32] | None = None
     note: str = ""
+    measured: Mapping[str, Any] | None = None
 
     @property
     def gap(self) -> float:
@@ -125,6 +127,7 @@ class Placement:
             "evaluations": self.evaluations,
             "faults": [_fault_document(f) for f in self.faults],
             "note": self.note,
+            **({"measured": dict(self.measured)} if self.measured is not None else {}),
         }
 
     def document(self) -> dict[str, Any]:

@@ -259,9 +259,11 @@ def build_problem(
     """Join a graph, a cluster and a profile. ``memory_bytes`` per op is the weights unless given.
 
     Copy times come from the profile's curve of the link's name where there is one, else from the link itself. Ops that
-    the profile timed as one kernel must share a device; what a kind does not support cannot run there.
+    the profile timed as one kernel must share a device; what a kind does not support cannot run there. Overheads of
+    segments are the profile's where it has them.
     """
     profile.check_fits(graph)
+    cluster = _with_overheads(cluster, profile)
     kinds = tuple(k.name for k in cluster.kinds)
     times = profile.times_for(graph.op_names, kinds)
     can_run = np.stack([supported_ops(graph, kind) for kind in cluster.kinds], axis=1)
@@ -276,6 +278,12 @@ def build_problem(
         tensor_copy_s=np.stack(copies, axis=1) if copies else np.zeros((graph.n_tensors, 0)),
         **options,
     )
+
+
+def _with_overheads(cluster: Cluster, profile: Profile) -> Cluster:
+    known = profile.segment_overhead_s
+    kinds = [replace(k, segment_overhead_s=known.get(k.name, k.segment_overhead_s)) for k in cluster.kinds]
+    return replace(cluster, kinds=tuple(kinds)) if known else cluster
 
 
 def contiguity_edges(problem: Problem) -> tuple[IntArray, IntArray]:

@@ -71,6 +71,21 @@ class Measurement:
     date: str = ""
 
 
+@dataclass(frozen=True)
+class Calibration:
+    """What was added to every copy so that executed placements come out right, and how right they then are.
+
+    Errors are medians of relative errors of the predicted latency, over the placements that were executed.
+    """
+
+    placements: int
+    copy_latency_s: float
+    copy_s_per_byte: float
+    error_before: float
+    error_after: float
+    rank_correlation: float
+
+
 @dataclass(frozen=True, eq=False)
 class Profile:
     """Seconds per op and kind of device. Infinite = cannot run there, NaN = not known; nothing is guessed silently.
@@ -78,6 +93,7 @@ class Profile:
     ``is_measured`` tells measured figures from modelled ones; ``spread_s`` is the half width of the 95% interval
     (NaN where there is none). ``groups`` lists ops that the runtime ran as one kernel: the time of a group stands with
     one of its ops, so they must be placed together. ``fingerprint`` names the model; empty means any with these ops.
+    ``segment_overhead_s`` replaces what a cluster says of its kinds; ``copies`` include what ``calibration`` added.
     """
 
     op_names: tuple[str, ...]
@@ -91,6 +107,8 @@ class Profile:
     model: str = ""
     fingerprint: str = ""
     source: str = ""
+    segment_overhead_s: Mapping[str, float] = field(default_factory=dict)  # by kind
+    calibration: Calibration | None = None
 
     def times_for(self, op_names: tuple[str, ...], kinds: tuple[str, ...]) -> NDArray[np.float64]:
         """Return [ops, kinds] seconds in the order asked for; an op or kind that is missing or unknown is an error."""
@@ -145,6 +163,8 @@ class Profile:
             copies={**self.copies, **newer.copies},
             groups=united_groups([*self.groups, *newer.groups]),
             measurements={**self.measurements, **newer.measurements},
+            segment_overhead_s={**self.segment_overhead_s, **newer.segment_overhead_s},
+            calibration=newer.calibration or self.calibration,
             source="; ".join(dict.fromkeys(s for s in (self.source, newer.source) if s)),
         )
 

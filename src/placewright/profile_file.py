@@ -18,7 +18,7 @@ import numpy as np
 from placewright.errors import InputError, suggestion
 from placewright.files import read_json, write_whole
 from placewright.graph import FloatArray, OpGraph
-from placewright.profile import CopyCurve, Measurement, Profile, graph_fingerprint
+from placewright.profile import Calibration, CopyCurve, Measurement, Profile, graph_fingerprint
 from placewright.text import shown
 
 FORMAT = "placewright-profile/1"
@@ -72,6 +72,8 @@ def write_profile(profile: Profile, path: str | Path) -> None:
         "source": profile.source,
         "measurements": {kind: asdict(m) for kind, m in profile.measurements.items()},
         "copies": {n: {"size_bytes": c.size_bytes, "seconds": c.seconds} for n, c in profile.copies.items()},
+        "segment_overhead_s": dict(profile.segment_overhead_s),
+        "calibration": asdict(profile.calibration) if profile.calibration else None,
         "groups": profile.groups,
         "ops": profile.op_names,
     }
@@ -115,6 +117,8 @@ def _profile(document: dict[str, Any]) -> Profile:
         model=_text(document.get("model", ""), "model"),
         fingerprint=_text(document.get("fingerprint", ""), "fingerprint"),
         source=_text(document.get("source", ""), "source"),
+        segment_overhead_s={k: _number(s) for k, s in document.get("segment_overhead_s", {}).items()},
+        calibration=_calibration(document.get("calibration")),
     )
 
 
@@ -128,6 +132,13 @@ def _measurement(entry: dict[str, Any]) -> Measurement:
         else:
             values[field.name] = _number(entry[field.name])
     return Measurement(**values)
+
+
+def _calibration(entry: dict[str, Any] | None) -> Calibration | None:
+    if entry is None:
+        return None
+    values = {field.name: _number(entry[field.name]) for field in fields(Calibration)}
+    return Calibration(**{**values, "placements": int(values["placements"])})  # type: ignore[arg-type]
 
 
 def _text(value: object, what: str) -> str:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -41,3 +42,14 @@ def dies_at(value: int) -> Callable[[Any], Any]:
 
 def never_ready() -> Callable[[Any], Any]:
     raise RuntimeError("no such device")
+
+
+def makes_much(n_bytes: int) -> Callable[[Any], Any]:
+    """Results that do not fit into a pipe, so that a kill mostly hits their transfer."""
+    return lambda x: bytes(n_bytes)
+
+
+def says_pid(folder: str, name: str) -> Callable[[Any], Any]:
+    """Leaves its process number in a file, then works on."""
+    Path(folder, name).write_text(str(os.getpid()))
+    return sleeper(0.01)

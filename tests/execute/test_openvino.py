@@ -90,6 +90,16 @@ def test_segments_end_where_another_device_waits(model: Any) -> None:
     assert all(source.part < s for s, part in enumerate(split.segments) for source in part.sources)
 
 
+def test_a_run_of_ops_that_nobody_waits_for_is_one_segment(model: Any) -> None:
+    placement = dict.fromkeys(COMPUTING, "core0") | {"left": "core1"}
+    placed = whole_placement(model, placement)
+    early = model_segments(model, placed, {"stem": 0.0, "stem_relu": 1.0, "right": 2.0, "left": 2.0, "join": 3.0})
+    assert early["stem"] == early["stem_relu"] != early["right"]  # 'left' waits for the stem only
+    assert early["join"] == early["head"] != early["right"]  # 'right' need not wait for 'left'
+    alone = model_segments(model, whole_placement(model, dict.fromkeys(COMPUTING, "core0")))
+    assert set(alone.values()) == {0}
+
+
 def test_an_op_without_a_device_is_named(model: Any) -> None:
     placement = dict.fromkeys(COMPUTING, "core0")
     del placement["left"]

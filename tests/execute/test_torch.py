@@ -94,3 +94,22 @@ def test_a_failing_op_is_named(program: Any) -> None:
 def test_an_unknown_device_is_named(program: Any) -> None:
     with pytest.raises(InputError, match="operator 'conv2d' is placed on 'gpu7'"):
         TorchRun(program, {"conv2d": "gpu7"}, CORES)
+
+
+def test_every_device_has_its_own_number_of_threads(program: Any, sample: Any) -> None:
+    seen: dict[str, set[int]] = {"core0": set(), "core1": set()}
+    placement = {name: f"core{i % 2}" for i, name in enumerate(ops(program))}
+    before = torch.get_num_threads()
+    run = TorchRun(
+        program,
+        placement,
+        CORES,
+        mark=lambda op: seen[placement[op]].add(torch.get_num_threads()),
+        threads={"core0": 1, "core1": 3},
+    )
+    try:
+        run(sample)
+    finally:
+        run.close()
+    assert seen == {"core0": {1}, "core1": {3}}
+    assert torch.get_num_threads() == before

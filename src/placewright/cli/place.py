@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -30,6 +31,12 @@ def place(
     communication: o.CommunicationName = "added",
     replicas: o.Replicas = 1,
     split: o.SplitFile = None,
+    measure: Annotated[
+        str | None, typer.Option("--measure", metavar="RUNTIME", help="run the best candidates, return the fastest")
+    ] = None,
+    memo: Annotated[
+        Path | None, typer.Option("--memo", help="file of measurements, for --measure", show_default=False)
+    ] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="write the placement as JSON")] = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -41,9 +48,13 @@ def place(
     placewright place zoo:fork-join --cluster laptop-npu -o placement.json
 
     placewright place problem.json --objective throughput --placer topo --json
+
+    placewright place zoo:inception-v3 --cluster cores:2 --profile profile.json --measure openvino -o placement.json
     """
     from placewright.budget import parse_seconds
-    from placewright.cli.running import run_placer
+    from placewright.cli.running import default_memo, run_placer, run_placer_measured
+    from placewright.execute.live import open_live
+    from placewright.frontends.base import parse_shapes
     from placewright.placers.registry import get_placer
 
     seconds = parse_seconds(budget)
@@ -53,7 +64,14 @@ def place(
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
         max_replicas=replicas,
     )  # fmt: skip
-    placement = run_placer(chosen, problem, seconds, evaluations, seed, show_progress=not (as_json or quiet))
+    show_progress = not (as_json or quiet)
+    if measure is None:
+        placement = run_placer(chosen, problem, seconds, evaluations, seed, show_progress=show_progress)
+    else:
+        live = open_live(model, measure, parse_shapes(shape or []))
+        placement = run_placer_measured(
+            chosen, problem, seconds, evaluations, seed, live, memo or default_memo(), show_progress=show_progress
+        )
     if output is not None and placement.is_valid:
         placement.save(output)
     if as_json:

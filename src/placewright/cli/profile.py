@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +15,7 @@ from placewright.errors import InputError
 from placewright.text import shown, time_text
 
 if TYPE_CHECKING:
-    from placewright.cluster import DeviceKind
+    from placewright.cluster import Cluster, DeviceKind
     from placewright.costs.measure.campaign import Finding
     from placewright.profile import Profile
 
@@ -35,7 +33,8 @@ def profile(
     shape: Annotated[list[str] | None, typer.Option("--shape", metavar="NAME=D1,D2", help="shape of an input")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue a measurement that was stopped")] = False,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="scale the ops' times so that they add up to the whole run")
+        bool,
+        typer.Option("--calibrate", help="fit ops to the whole run, and what cuts cost to placements executed for it"),
     ] = False,
     list_files: Annotated[bool, typer.Option("--list", help="show profiles instead of measuring")] = False,
     merge: Annotated[bool, typer.Option("--merge", help="write several profiles of one model as one")] = False,
@@ -79,7 +78,7 @@ def _measured(
     model: str, cluster_name: str, output: str, runtime: str | None, kind_names: str | None, repeats: int,
     shapes: list[str], resume: bool, calibrate: bool, quiet: bool,
 ) -> Finding:  # fmt: skip
-    from placewright.cli.running import caught
+    from placewright.cli.running import caught, status_line
     from placewright.cluster_file import load_cluster
     from placewright.costs.measure.campaign import measure
     from placewright.costs.measure.journal import Journal
@@ -94,10 +93,10 @@ def _measured(
         "format": "placewright-measurement/1",
         "fingerprint": graph_fingerprint(source.graph),
         "runtime": source.runtime,
-        "kinds": [[k.name, k.runtime_device, k.threads, k.precision] for k in kinds],
+        "kinds": [[k.name, k.runtime_device, k.threads, k.precision, k.instruction_set] for k in kinds],
     }
     journal = Journal(Path(f"{output}.partial"), settings, resume=resume)
-    with caught(signal.default_int_handler), _progress(quiet) as say:
+    with caught(signal.default_int_handler), status_line("measuring", not quiet) as say:
         try:
             finding = measure(
                 source.graph, cluster, kinds, source.make_runner, repeats=repeats, journal=journal,
@@ -107,10 +106,38 @@ def _measured(
             if not journal.keys_of("passes"):
                 journal.remove()
             raise
-    finding.profile.save(output)
-    if finding.is_complete:
-        journal.remove()
+        finding.profile.save(output)
+        if finding.is_complete:
+            journal.remove()
+            if calibrate and len(kinds) == len(cluster.kinds) and not source.graph.is_backward.any():
+                finding = _calibrated(finding, model, cluster, parse_shapes(shapes), output, say)
     return finding
+
+
+def _calibrated(
+    finding: Finding, model: str, cluster: Cluster, shapes: dict[str, tuple[int, ...]], output: str,
+    say: Callable[[str], None],
+) -> Finding:  # fmt: skip
+    """Execute some placements and save the profile again; Ctrl-C leaves it as it was."""
+    from dataclasses import replace
+
+    from placewright.api import load
+    from placewright.costs.machine import core_count
+    from placewright.execute.calibrate import calibrated
+    from placewright.execute.live import open_live
+
+    runtime = next(iter(finding.profile.measurements.values())).runtime
+    if sum(cluster.kind_of(d).threads for d in cluster.devices) > core_count():
+        typer.echo("placewright: fewer cores here than the cluster has, so cuts are not calibrated", err=True)
+        return finding
+    try:
+        problem = load(model, cluster, profile=finding.profile, shapes=shapes)
+        better = calibrated(finding.profile, problem, open_live(model, runtime, shapes), say=say)
+    except KeyboardInterrupt:
+        typer.echo("placewright: stopped while calibrating; the profile holds what was measured before", err=True)
+        return finding
+    better.save(output)
+    return replace(finding, profile=better)
 
 
 def _chosen(kinds: tuple[DeviceKind, ...], names: str | None) -> list[DeviceKind]:
@@ -134,6 +161,12 @@ def _show(profiles: list[Profile], as_json: bool, quiet: bool) -> None:
         for name, curve in ({} if quiet else p.copies).items():
             latency_s, bandwidth = curve.fit()
             typer.echo(f"  copies {shown(name)}: {time_text(latency_s)} + {bandwidth / 1e9:.3g} GB/s")
+        if p.calibration is not None:
+            c = p.calibration
+            typer.echo(
+                f"  calibrated with {c.placements} executed placements: median error {c.error_before:.1%} before, "
+                f"{c.error_after:.1%} after, rank correlation {c.rank_correlation:.2f}"
+            )
 
 
 def _kind_text(p: Profile, kind: str) -> str:
@@ -160,16 +193,6 @@ def _summary(p: Profile) -> dict[str, Any]:
         "groups": len(p.groups),
         "kinds": {kind: asdict(m) if (m := p.measurements.get(kind)) else None for kind in p.kinds},
         "copies": copies,
+        "segment_overhead_s": dict(p.segment_overhead_s),
+        "calibration": asdict(p.calibration) if p.calibration else None,
     }
-
-
-@contextlib.contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
-    if quiet or not sys.stderr.isatty():
-        yield lambda text: None
-        return
-    from rich.console import Console
-    from rich.markup import escape
-
-    with Console(stderr=True).status("measuring") as line:
-        yield lambda text: line.update(escape(text))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from placewright.cli import options as o
+
+if TYPE_CHECKING:
+    from placewright.cluster import Cluster
 
 
 def run(
@@ -21,6 +24,10 @@ def run(
     runtime: Annotated[str, typer.Option("--runtime", help="openvino, torch or onnxruntime")] = "openvino",
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="rounds, each running every variant once")] = 10,
     samples: Annotated[int, typer.Option("--samples", min=1, help="length of the stream through a pipeline")] = 30,
+    bisect: Annotated[bool, typer.Option("--bisect", help="instead: find the first segment that differs")] = False,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", min=0.0, help="of --bisect: relative to an output's largest magnitude")
+    ] = 1e-4,
     shape: o.Shape = None,
     as_json: o.Json = False,
 ) -> None:
@@ -31,9 +38,12 @@ def run(
     placewright run zoo:inception-v3 placement.json --cluster cores:2 --objective throughput
 
     placewright run model.onnx placement.json --cluster cores:2 --runtime onnxruntime --json
+
+    placewright run zoo:resnet-50 placement.json --cluster cores:f32+bf16 --bisect
     """
     from placewright.budget import Budget
     from placewright.cli.running import interruptible
+    from placewright.execute.bisect import bisect_placement
     from placewright.execute.live import open_live
     from placewright.execute.run import run_placement
     from placewright.frontends.base import parse_shapes
@@ -42,6 +52,9 @@ def run(
     problem = o.load_problem(model, cluster, profile, objective, execution, None, None, None, shape)
     placed = read_placement(placement, problem)
     live = open_live(model, runtime, parse_shapes(shape or []))
+    if bisect:
+        _show_bisection(bisect_placement(live, placed, tolerance=tolerance), problem.cluster, as_json)
+        return
     budget = Budget(math.inf)
     with interruptible(budget, "the rounds measured so far"):
         result = run_placement(live, placed, repeats=repeats, samples=samples, should_stop=budget.expired)
@@ -49,6 +62,29 @@ def run(
         typer.echo(json.dumps(result.summary(problem.cluster.device_names)))
     else:
         _show(result)
+
+
+def _show_bisection(found: Any, cluster: Cluster, as_json: bool) -> None:
+    from placewright.text import shown
+
+    if as_json:
+        first = found.first._asdict() if found.first else None
+        segments = [s._asdict() for s in found.segments]
+        typer.echo(json.dumps({"first": first, "tolerance": found.tolerance, "segments": segments}))
+        return
+    if found.first is None:
+        worst = max((s.total for s in found.segments), default=0.0)
+        typer.echo(f"no segment of {len(found.segments)} differs by more than {found.tolerance:g} (most: {worst:.2g})")
+        return
+    s = found.first
+    precision = {d.name: cluster.kind_of(d).precision or "f32" for d in cluster.devices}
+    typer.echo(
+        f"segment {s.number} of {len(found.segments)} on {shown(s.device)} is the first to differ from "
+        f"{shown(found.reference)}: {s.n_ops} ops from '{shown(s.first_op)}', off by {s.total:.2g} of its range "
+        f"({s.own:.2g} with the inputs of {shown(found.reference)})"
+    )
+    if precision[s.device] != precision[found.reference]:
+        typer.echo(f"{shown(s.device)} computes in {precision[s.device]}, so a difference is expected")
 
 
 def _show(result: Any) -> None:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placewright.budget import Budget, Progress
 from placewright.placement import Placement
 from placewright.placers.base import Placer, make_ready
 from placewright.problem import Problem
 from placewright.text import time_text
+
+if TYPE_CHECKING:
+    from placewright.execute.live import LiveModel
 
 
 def run_placer(
@@ -26,6 +33,55 @@ def run_placer(
         budget = Budget(seconds, evaluations, on_progress)
         with interruptible(budget, "the best placement so far"):
             return placer.place(problem, budget, seed)
+
+
+def run_placer_measured(
+    placer: Placer,
+    problem: Problem,
+    seconds: float,
+    evaluations: int | None,
+    seed: int,
+    live: LiveModel,
+    memo_file: Path,
+    *,
+    show_progress: bool,
+) -> Placement:
+    """Place within the budget, then run the best candidates and return the one that is really fastest.
+
+    If no candidate runs, the answer is the placer's own, with a note that says why.
+    """
+    from placewright.execute.measured import (
+        MeasuredEvaluator,
+        RecordingBudget,
+        best_measured,
+        candidate_placements,
+        measurement_context,
+    )
+    from placewright.execute.memo import Memo
+
+    memo_file.parent.mkdir(parents=True, exist_ok=True)
+    with Memo(memo_file, measurement_context(live, problem)) as memo:
+        with _progress_line(placer.name, problem, show_progress) as on_progress:
+            make_ready(placer, problem)
+            budget = RecordingBudget(seconds, evaluations, on_progress)
+            with interruptible(budget, "the best placement so far"):
+                answer, candidates = candidate_placements(placer, problem, budget, seed)
+        if not answer.is_valid:
+            return answer
+        rest = Budget(math.inf)
+        with status_line("measuring", show_progress) as say, interruptible(rest, "what has been measured"):
+            evaluator = MeasuredEvaluator(live, problem, memo, should_stop=rest.expired, say=say)
+            best = best_measured(evaluator, candidates)
+        if best is None:
+            reason = evaluator.found(candidates[0]).failure or "stopped before anything was measured"
+            return replace(answer, note=f"not measured: {reason}")
+        return replace(best, seconds=budget.elapsed_s(), evaluations=answer.evaluations, seed=seed)
+
+
+def default_memo() -> Path:
+    """Where measurements are kept unless a file is named."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "placewright" / "measurements.db"
 
 
 @contextlib.contextmanager
@@ -82,3 +138,16 @@ def _progress_line(name: str, problem: Problem, wanted: bool) -> Iterator[Callab
             line.update(escape(f"{name}: " + " · ".join(parts)))
 
         yield show
+
+
+@contextlib.contextmanager
+def status_line(text: str, wanted: bool) -> Iterator[Callable[[str], None]]:
+    """A line on the terminal that says what is being done; what it gives replaces the text."""
+    if not (wanted and sys.stderr.isatty()):
+        yield lambda text: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status(escape(text)) as line:
+        yield lambda text: line.update(escape(text))

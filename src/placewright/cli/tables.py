@@ -22,6 +22,8 @@ def result_line(p: Placement) -> str:
     text = f"{p.problem.objective} ({p.problem.execution}): {time_text(p.value, unit)}"
     if not p.faults:
         text += f", proven bound {time_text(p.bound, unit)}, gap {_percent(p.gap)}"
+    if p.measured is not None:
+        text += f", measured {time_text(p.measured['measured_s'], unit)}"
     return f"{text}  [{p.status}]"
 
 

@@ -1,4 +1,7 @@
-"""The cores of this machine as devices: ``cores:K`` (equal ones) and ``cores:f32+bf16`` (one per precision named)."""
+"""The cores of this machine as devices: ``cores:K`` (equal ones), ``cores:f32+bf16`` (unlike precisions), ``slow``.
+
+A slow core computes in f32 with the instructions of an old processor, in a worker process.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from placewright.errors import InputError
 from placewright.text import shown
 
 CORES_PREFIX = "cores:"
-_PRECISIONS = ("f32", "bf16")
+_SLOW = "slow"
+_WAYS = ("f32", "bf16", _SLOW)
+_SLOWER = 4.0  # roughly, until a profile is measured
 _MAX_CORES = 1024
 # Modelled only, until a profile is measured: what one core of a present server reaches.
 _CORE_BANDWIDTH_BYTES_PER_S = 12e9
@@ -24,7 +29,7 @@ _EFFICIENCY = {
     "default": Efficiency(0.1),
 }
 # Handing a tensor to another core: a wake-up, then its cache lines.
-_HANDOVER = Link("core* - core*", bandwidth_bytes_per_s=8e9, latency_s=20e-6, busy="none")
+_HANDOVER = Link("core* - core*", bandwidth_bytes_per_s=8e9, latency_s=20e-6, busy="both")
 
 
 def cores_cluster(reference: str) -> Cluster:
@@ -35,10 +40,10 @@ def cores_cluster(reference: str) -> Cluster:
     """
     text = reference.removeprefix(CORES_PREFIX)
     wanted = ["f32"] * int(text) if text.isascii() and text.isdigit() and len(text) < 5 else text.split("+")
-    if not 1 <= len(wanted) <= _MAX_CORES or any(p not in _PRECISIONS for p in wanted):
+    if not 1 <= len(wanted) <= _MAX_CORES or any(p not in _WAYS for p in wanted):
         raise InputError(
             f"cluster '{shown(reference)}': expected 1 to {_MAX_CORES} cores such as cores:2, or one of "
-            f"{', '.join(_PRECISIONS)} per core such as cores:f32+bf16"
+            f"{', '.join(_WAYS)} per core such as cores:f32+bf16"
         )
     kinds = tuple(_kind(p) for p in dict.fromkeys(wanted))
     devices = tuple(Device(f"core{i}", p) for i, p in enumerate(wanted))
@@ -46,11 +51,12 @@ def cores_cluster(reference: str) -> Cluster:
     return Cluster(reference, kinds, devices, {}, {}, pairs or None)
 
 
-def _kind(precision: str) -> DeviceKind:
+def _kind(way: str) -> DeviceKind:
+    precision = "f32" if way == _SLOW else way
     return DeviceKind(
-        name=precision,
+        name=way,
         is_host=True,
-        flops_per_s=core_flops_per_s(precision),
+        flops_per_s=core_flops_per_s(precision) / (_SLOWER if way == _SLOW else 1.0),
         memory_bandwidth_bytes_per_s=_CORE_BANDWIDTH_BYTES_PER_S,
         op_overhead_s=2e-6,
         segment_overhead_s=30e-6,
@@ -58,4 +64,5 @@ def _kind(precision: str) -> DeviceKind:
         runtime_device="CPU",
         threads=1,
         precision=cast(Precision, precision),
+        instruction_set="sse41" if way == _SLOW else "",
     )

@@ -25,13 +25,13 @@ class Task(NamedTuple):
 
 
 class Dataflow:
-    """Runs all tasks once per call. Tasks of a device run in the order given; tasks must be in a possible order."""
+    """Runs all tasks once per call, each device's in the order given, which must be a possible one."""
 
-    def __init__(self, tasks: Sequence[Task], order: Sequence[int] | None = None) -> None:
+    def __init__(self, tasks: Sequence[Task]) -> None:
         self._tasks = tasks
         by_device: dict[str, list[int]] = {}
-        for t in order if order is not None else range(len(tasks)):
-            by_device.setdefault(tasks[t].device, []).append(t)
+        for t, task in enumerate(tasks):
+            by_device.setdefault(task.device, []).append(t)
         self._done = [threading.Event() for _ in tasks]
         self._round = threading.Barrier(len(by_device) + 1)
         self._finished = threading.Barrier(len(by_device) + 1)

@@ -36,6 +36,8 @@ class LiveModel(NamedTuple):
     inputs: list[Any]
     start: Callable[[Devices, Cluster, Mapping[str, float] | None], Executor]
     staged: Callable[[Devices, Mapping[str, int], Cluster], StagedModel]
+    call_overhead_s: Callable[[Cluster], dict[str, float]] = lambda cluster: {}  # of one segment, by kind
+    model: Any = None  # the runtime's own object
 
 
 def open_live(model: str, runtime: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> LiveModel:
@@ -58,7 +60,7 @@ def devices_by_name(graph: OpGraph, device_of_op: Sequence[int], cluster: Cluste
 def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
     import openvino as ov
 
-    from placewright.execute.openvino import SplitRun, staged_openvino
+    from placewright.execute.openvino import SplitRun, call_overhead_s, staged_openvino
 
     inputs: list[Any] | None = None
     if model.startswith("zoo:"):
@@ -82,6 +84,8 @@ def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveMod
         inputs,
         lambda devices, cluster, starts: SplitRun(live, devices, _openvino_setups(cluster), starts),
         lambda devices, stage, cluster: staged_openvino(live, devices, stage, _openvino_setups(cluster)),
+        lambda cluster: {d.kind: call_overhead_s(_openvino_setups(cluster), d.name) for d in cluster.devices},
+        live,
     )
 
 
@@ -114,8 +118,12 @@ def _open_torch(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
         "torch",
         read_model(program, {}),
         inputs,
-        lambda devices, cluster, starts: Listed(program, devices, _torch_devices(cluster), starts),
-        lambda devices, stage, cluster: staged_torch(program, devices, stage, _torch_devices(cluster)),
+        lambda devices, cluster, starts: Listed(
+            program, devices, _torch_devices(cluster), starts, threads=_threads(cluster)
+        ),
+        lambda devices, stage, cluster: staged_torch(
+            program, devices, stage, _torch_devices(cluster), _threads(cluster)
+        ),
     )
 
 
@@ -148,16 +156,20 @@ def _openvino_setups(cluster: Cluster) -> dict[str, Any]:
     def setup(kind: DeviceKind) -> DeviceSetup:
         runtime = kind.runtime_device or ("CPU" if kind.is_host else kind.name.upper())
         if runtime == "CPU":
-            return core_setup(kind.threads, kind.precision or "f32")
+            return core_setup(kind.threads, kind.precision or "f32", kind.instruction_set)
         return DeviceSetup(runtime, {"INFERENCE_PRECISION_HINT": kind.precision or "f32"})
 
-    return _by_device(cluster, setup)
+    return _by_device(cluster, setup, takes_instruction_sets=True)
 
 
 def _torch_devices(cluster: Cluster) -> dict[str, str]:
     from placewright.costs.measure.torch_runner import torch_device
 
     return _by_device(cluster, lambda kind: str(torch_device(kind)))
+
+
+def _threads(cluster: Cluster) -> dict[str, int]:
+    return _by_device(cluster, lambda kind: kind.threads)
 
 
 def _ort_setups(cluster: Cluster) -> dict[str, Any]:
@@ -176,8 +188,15 @@ def _ort_setups(cluster: Cluster) -> dict[str, Any]:
     return _by_device(cluster, setup)
 
 
-def _by_device(cluster: Cluster, make: Callable[[DeviceKind], Any]) -> dict[str, Any]:
+def _by_device(
+    cluster: Cluster, make: Callable[[DeviceKind], Any], *, takes_instruction_sets: bool = False
+) -> dict[str, Any]:
     kinds = {k.name: k for k in cluster.kinds}
+    apart = [k.name for k in cluster.kinds if k.instruction_set]
+    if apart and not takes_instruction_sets:
+        raise InputError(
+            f"device kind '{shown(apart[0])}' has an instruction set of its own; only openvino can do that"
+        )
     return {d.name: make(kinds[d.kind]) for d in cluster.devices}
 
 

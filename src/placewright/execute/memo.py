@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from placewright.errors import InputError
 from placewright.text import shown
@@ -27,6 +27,12 @@ create table if not exists measurement (
     made_at real not null     -- seconds since 1970
 );
 create index if not exists by_key on measurement (context, placement);
+create table if not exists assignment (
+    context text not null,
+    placement text not null,
+    document text not null,   -- JSON: what brings the placement back
+    primary key (context, placement)
+);
 """
 
 
@@ -76,6 +82,19 @@ class Memo:
             "insert into measurement values (?, ?, ?, ?, ?)",
             (self._context, placement, json.dumps(measurement.samples_s), measurement.failure, time.time()),
         )
+
+    def keep_assignment(self, placement: str, document: Mapping[str, Any]) -> None:
+        """Keep what brings a placement back, so that a later run can go on with it."""
+        self._database.execute(
+            "insert or ignore into assignment values (?, ?, ?)", (self._context, placement, json.dumps(document))
+        )
+
+    def assignments(self) -> dict[str, dict[str, Any]]:
+        """All that was kept under this context, by placement."""
+        rows = self._database.execute(
+            "select placement, document from assignment where context = ? order by rowid", (self._context,)
+        ).fetchall()
+        return {placement: json.loads(document) for placement, document in rows}
 
     def __len__(self) -> int:
         query = "select count(distinct placement) from measurement where context = ?"

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.errors import InputError
-from placewright.execute.dataflow import Dataflow, ExecutionError, Task, order_by_start
-from placewright.execute.stages import Part, Source, StagedModel, find_segments
+from placewright.execute.dataflow import Dataflow, ExecutionError, Task
+from placewright.execute.stages import Part, Source, StagedModel, find_segments, in_planned_order
 from placewright.frontends.assemble import unique_names
 from placewright.frontends.onnx_shapes import infer_shapes
 from placewright.text import shown, shown_list
@@ -50,7 +50,7 @@ class OrtRun:
         _check_providers(setups)
         model, names = _named(model)
         placed = _whole_placement(model.graph, names, device_of_name)
-        self.pieces = _pieces(model.graph, names, placed, _segments(model.graph, names, placed))
+        self.pieces = _pieces(model.graph, names, placed, _segments(model.graph, names, placed, start_order))
         began = time.perf_counter()
         self._sessions = [_session(onnx_ir, model, piece, setups[piece.device]) for piece in self.pieces]
         self.compile_s = time.perf_counter() - began
@@ -63,11 +63,7 @@ class OrtRun:
             Task(piece.device, _runner(session, piece, self._values), before, piece.node_names[0])
             for piece, session, before in zip(self.pieces, self._sessions, after, strict=True)
         ]
-        order = None
-        if start_order is not None:
-            starts = [min(start_order.get(n, 0.0) for n in piece.node_names) for piece in self.pieces]
-            order = order_by_start(after, starts)
-        self._dataflow = Dataflow(tasks, order)
+        self._dataflow = Dataflow(tasks)
         self._lock = threading.Lock()
 
     @property
@@ -131,12 +127,18 @@ def _whole_placement(graph: Any, names: Mapping[int, str], device_of_name: Mappi
     return placed
 
 
-def _segments(graph: Any, names: Mapping[int, str], placed: Mapping[str, str]) -> dict[str, int]:
+def _segments(
+    graph: Any, names: Mapping[int, str], placed: Mapping[str, str], start_order: Mapping[str, float] | None
+) -> dict[str, int]:
+    nodes = {names[id(node)]: node for node in graph}
+
     def producers(node: Any) -> list[str]:
         made_by = [v.producer() for v in node.inputs if v is not None]
         return [names[id(p)] for p in made_by if id(p) in names]
 
-    return find_segments(((names[id(n)], producers(n), _readers(n, names)) for n in graph), placed)
+    producers_of = {name: producers(node) for name, node in nodes.items()}
+    order = in_planned_order(producers_of, start_order)
+    return find_segments(((name, producers_of[name], _readers(nodes[name], names)) for name in order), placed)
 
 
 def _readers(node: Any, names: Mapping[int, str]) -> list[str]:
@@ -214,7 +216,8 @@ def staged_ort(
         return lambda values: list(session.run(list(piece.outputs), dict(zip(piece.inputs, values, strict=True))))
 
     parts = tuple(
-        Part(p.device, functools.partial(compiled, p), tuple(source_of[name] for name in p.inputs)) for p in pieces
+        Part(p.device, functools.partial(compiled, p), tuple(source_of[name] for name in p.inputs), p.node_names)
+        for p in pieces
     )
     return StagedModel(parts, tuple(source_of[v.name] for v in model.graph.outputs))
 

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.errors import InputError
-from placewright.execute.dataflow import Dataflow, ExecutionError, Task, order_by_start
+from placewright.execute.child import Child
+from placewright.execute.dataflow import Dataflow, ExecutionError, Task
 from placewright.execute.openvino_split import Segment, SplitModel, model_segments, split_model, whole_placement
+from placewright.execute.openvino_worker import WorkerRequest, start_worker
 from placewright.execute.stages import Part, Source, StagedModel
 from placewright.text import shown, shown_list
 
@@ -21,14 +23,18 @@ CPU_PLUGIN = "openvino_intel_cpu_plugin"
 AFFINITY = "affinity"
 
 
+_CALLS = 200
+
+
 class DeviceSetup(NamedTuple):
     """How a device of the cluster is run: OpenVINO's device string, and properties for compiling on it."""
 
     runtime_device: str
     properties: Mapping[str, Any]
+    instruction_set: str = ""  # no more than these, in a worker process
 
 
-def core_setup(threads: int = 1, precision: str = "f32") -> DeviceSetup:
+def core_setup(threads: int = 1, precision: str = "f32", instruction_set: str = "") -> DeviceSetup:
     """Some cores of this CPU as a device.
 
     Pinning is off: it would bind every one-thread model to the same core. The precision is always said: the default
@@ -42,7 +48,32 @@ def core_setup(threads: int = 1, precision: str = "f32") -> DeviceSetup:
             "NUM_STREAMS": 1,
             "ENABLE_CPU_PINNING": False,
         },
+        instruction_set,
     )
+
+
+class Compiler:
+    """Compiles sub-models on devices, those of worker processes included, which live until :meth:`close`."""
+
+    def __init__(self, setups: Mapping[str, DeviceSetup]) -> None:
+        self._setups = setups
+        self._core, self._runtime = registered_core(setups)
+        self._workers: dict[str, Child] = {}
+
+    def request(self, model: Any, device: str) -> Any:
+        """An infer request of the sub-model on a device."""
+        setup = self._setups[device]
+        if not setup.instruction_set:
+            properties = dict(setup.properties)
+            return self._core.compile_model(model, self._runtime[device], properties).create_infer_request()
+        if device not in self._workers:
+            self._workers[device] = start_worker(device, setup.instruction_set)
+        return WorkerRequest(self._workers[device], model, setup.properties)
+
+    def close(self) -> None:
+        """End the worker processes."""
+        for worker in self._workers.values():
+            worker.close()
 
 
 def registered_core(setups: Mapping[str, DeviceSetup]) -> tuple[Any, dict[str, str]]:
@@ -92,6 +123,9 @@ class HeteroModel:
     """A model compiled by HETERO with our affinities. Sub-models run one after another, whatever the devices."""
 
     def __init__(self, model: Any, device_of_name: Mapping[str, str], setups: Mapping[str, DeviceSetup]) -> None:
+        apart = [name for name, setup in setups.items() if setup.instruction_set]
+        if apart:
+            raise InputError(f"device '{shown(apart[0])}' runs in a worker process, which HETERO cannot use")
         self._core, runtime = registered_core(setups)
         placed = whole_placement(model, device_of_name)
         labelled = model.clone()
@@ -128,17 +162,12 @@ class SplitRun:
         setups: Mapping[str, DeviceSetup],
         start_order: Mapping[str, float] | None = None,
     ) -> None:
-        """``start_order`` gives ops' planned starts: a device's segments run by their least one, else by number."""
-        self._core, runtime = registered_core(setups)
+        """``start_order`` gives ops' planned starts: every device works in that order."""
+        self._compiler = Compiler(setups)
         placed = whole_placement(model, device_of_name)
-        self.split: SplitModel = split_model(model, placed, model_segments(model, placed))
+        self.split: SplitModel = split_model(model, placed, model_segments(model, placed, start_order))
         began = time.perf_counter()
-        self._requests = [
-            self._core.compile_model(
-                s.model, runtime[s.device], dict(setups[s.device].properties)
-            ).create_infer_request()
-            for s in self.split.segments
-        ]
+        self._requests = [self._compiler.request(s.model, s.device) for s in self.split.segments]
         self.compile_s = time.perf_counter() - began
         self._bind_tensors()
         tasks = [
@@ -150,11 +179,7 @@ class SplitRun:
             )
             for s, request in zip(self.split.segments, self._requests, strict=True)
         ]
-        order = None
-        if start_order is not None:
-            starts = [min(start_order.get(n, 0.0) for n in s.op_names) for s in self.split.segments]
-            order = order_by_start([t.after for t in tasks], starts)
-        self._dataflow = Dataflow(tasks, order)
+        self._dataflow = Dataflow(tasks)
         self._lock = threading.Lock()
 
     @property
@@ -176,6 +201,7 @@ class SplitRun:
     def close(self) -> None:
         """End the workers."""
         self._dataflow.close()
+        self._compiler.close()
 
     def _result(self, source: Source, inputs: list[Any]) -> NDArray[Any]:
         if source.part < 0:
@@ -189,19 +215,50 @@ class SplitRun:
                     request.set_input_tensor(port, self._requests[source.part].get_output_tensor(source.number))
 
 
+def call_overhead_s(setups: Mapping[str, DeviceSetup], device: str) -> float:
+    """Seconds that a segment takes on a device though it has next to nothing to do."""
+    import openvino as ov
+    from openvino import opset13 as make
+
+    x = make.parameter([1, 16], np.float32, name="x")
+    model = ov.Model([make.relu(x)], [x], "nothing")
+    run = SplitRun(model, {op.get_friendly_name(): device for op in model.get_ordered_ops()}, setups)
+    request = run._requests[0]
+    try:
+        seconds = []
+        for _ in range(_CALLS):
+            began = time.perf_counter()
+            request.infer(share_inputs=True, share_outputs=True)
+            seconds.append(time.perf_counter() - began)
+        return float(np.median(seconds))
+    finally:
+        run.close()
+
+
 def staged_openvino(
     model: Any, device_of_name: Mapping[str, str], stage_of_name: Mapping[str, int], setups: Mapping[str, DeviceSetup]
 ) -> StagedModel:
-    """The model as one sub-model per stage."""
-    core, runtime = registered_core(setups)
+    """The model as one sub-model per stage that has something to compute."""
+    compiler = Compiler(setups)
     placed = whole_placement(model, device_of_name)
-    split = split_model(model, placed, {n: stage_of_name[n] for n in model_segments(model, placed)})
+    stage_of = {n: stage_of_name[n] for n in model_segments(model, placed)}
+    number = {stage: i for i, stage in enumerate(sorted(set(stage_of.values())))}
+    split = split_model(model, placed, {n: number[stage] for n, stage in stage_of.items()})
 
     def compiled(segment: Segment) -> Callable[[list[Any]], list[Any]]:
-        properties = dict(setups[segment.device].properties)
-        request = core.compile_model(segment.model, runtime[segment.device], properties).create_infer_request()
-        # Outputs are copied: the next sample overwrites the request's own.
-        return lambda values: [np.array(v) for v in request.infer(values, share_inputs=True).values()]
+        import openvino as ov
 
-    parts = tuple(Part(s.device, functools.partial(compiled, s), s.sources) for s in split.segments)
+        request = compiler.request(segment.model, segment.device)
+        n_outputs = len(segment.model.outputs)
+
+        def run(values: list[Any]) -> list[Any]:
+            for port, value in enumerate(values):
+                request.set_input_tensor(port, ov.Tensor(np.ascontiguousarray(value), shared_memory=True))
+            request.infer(share_inputs=True, share_outputs=True)
+            # Outputs are copied: the next sample overwrites the request's own.
+            return [np.array(request.get_output_tensor(i).data) for i in range(n_outputs)]
+
+        return run
+
+    parts = tuple(Part(s.device, functools.partial(compiled, s), s.sources, s.op_names) for s in split.segments)
     return StagedModel(parts, split.results)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from placewright.errors import InputError
-from placewright.execute.stages import Source, find_segments
+from placewright.execute.stages import Source, find_segments, in_planned_order
 from placewright.text import shown
 
 
@@ -63,20 +63,23 @@ def whole_placement(model: Any, device_of_name: Mapping[str, str]) -> dict[str, 
     return placed
 
 
-def model_segments(model: Any, placed: Mapping[str, str]) -> dict[str, int]:
-    """The segment of every op that computes; constants belong to whoever reads them."""
+def model_segments(
+    model: Any, placed: Mapping[str, str], start_order: Mapping[str, float] | None = None
+) -> dict[str, int]:
+    """The segment of every op that computes; constants belong to whoever reads them.
+
+    ``start_order`` gives ops' planned starts; every device works in that order.
+    """
     ops = list(model.get_ordered_ops())
     is_fixed = _computed_from_constants(ops)
-    computing = [
-        op for op in ops if op.get_friendly_name() not in is_fixed and op.get_type_name() not in ("Parameter", "Result")
-    ]
-    return find_segments(
-        (
-            (op.get_friendly_name(), [v.get_node().get_friendly_name() for v in op.input_values()], _readers(op))
-            for op in computing
-        ),
-        placed,
-    )
+    computing = {
+        op.get_friendly_name(): op
+        for op in ops
+        if op.get_friendly_name() not in is_fixed and op.get_type_name() not in ("Parameter", "Result")
+    }
+    producers = {name: [v.get_node().get_friendly_name() for v in op.input_values()] for name, op in computing.items()}
+    order = in_planned_order(producers, start_order)
+    return find_segments(((name, producers[name], _readers(computing[name])) for name in order), placed)
 
 
 def split_model(model: Any, placed: Mapping[str, str], segment_of: Mapping[str, int]) -> SplitModel:

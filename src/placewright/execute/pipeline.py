@@ -145,6 +145,9 @@ def _stream(pool: _Pool, samples: Iterable[Any]) -> Iterator[Any]:
             n_out += 1
         except queue.Empty:
             pool.check()
+        except (EOFError, OSError):  # the last stage's end is closed: it has ended, which is seen a moment later
+            time.sleep(POLL_S)
+            pool.check()
 
 
 def _next(feed: Iterator[Any]) -> tuple[Any, bool]:
@@ -265,6 +268,8 @@ class _ProcessPool:
         ]
         for process in self._processes:
             process.start()
+        # With our copy of its writing end open, a stage that dies in the middle of a result would leave us reading.
+        self.last._writer.close()
 
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_LIMIT_S
@@ -313,11 +318,17 @@ def _process_life(
         times[0] += busy_s
         times[1] += blocked_s
 
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(POLL_S)
+        os._exit(1)  # whatever this process is doing or waiting for, nobody wants it
+
+    threading.Thread(target=watch, daemon=True).start()
     _work(
         stage,
         source,
         target,
-        lambda: over.is_set() or os.getppid() != parent,
+        over.is_set,
         lambda: news.put((i, None)),
         lambda message: news.put((i, message)),
         add,

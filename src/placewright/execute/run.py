@@ -5,32 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placewright.cluster import Cluster
 from placewright.errors import InputError
-from placewright.evaluate import timeline
-from placewright.execute.live import LiveModel, devices_by_name
+from placewright.execute.live import LiveModel
 from placewright.execute.measure import Comparison, Timing, compare, measure_in_turns, timing
+from placewright.execute.outputs import OutputError, difference
 from placewright.execute.pipeline import PipelineRun, StageTimes, run_copies, run_pipeline
+from placewright.execute.placed import live_stages, start_placement
 from placewright.execute.stages import StagedModel
-from placewright.graph import OpGraph
 from placewright.placement import Placement
-from placewright.transfer import transfer_placement
 
 PLACED = "this placement"
-
-
-class OutputError(NamedTuple):
-    """How far one output is from the single device's; relative to the largest magnitude of that output."""
-
-    name: str
-    max_abs: float
-    max_rel: float
 
 
 class RunResult(NamedTuple):
@@ -92,8 +82,7 @@ def run_placement(
     with contextlib.ExitStack() as cleanup:
         if problem.execution == "pipeline":
             return _run_pipelines(live, placement, repeats, samples, should_stop)
-        devices = _devices(live, placement, problem.cluster)
-        ours = live.start(devices, problem.cluster, _planned_starts(placement, live.graph))
+        ours = start_placement(live, placement)
         cleanup.callback(ours.close)
         variants: dict[str, Callable[[], object]] = {PLACED: lambda: ours(live.inputs)}
         reference: list[Any] | None = None
@@ -123,7 +112,7 @@ def _run_pipelines(
     live: LiveModel, placement: Placement, repeats: int, samples: int, should_stop: Callable[[], bool]
 ) -> RunResult:
     cluster = placement.problem.cluster
-    stage, devices = _stages(live, placement)
+    devices, stage = live_stages(live, placement)
     began = time.perf_counter()
     staged = live.staged(devices, stage, cluster).compiled()
     compile_s = time.perf_counter() - began
@@ -165,30 +154,6 @@ def _bound(executor: Callable[[Any], Any], inputs: Any) -> Callable[[], object]:
     return lambda: executor(inputs)
 
 
-def _devices(live: LiveModel, placement: Placement, cluster: Cluster) -> dict[str, str]:
-    moved = transfer_placement(placement, placement.problem.graph, live.graph)
-    return devices_by_name(live.graph, moved.device_of_op.tolist(), cluster)
-
-
-def _stages(live: LiveModel, placement: Placement) -> tuple[dict[str, int], dict[str, str]]:
-    """Stage and device of the runtime's ops; an op that would come before what it reads moves to the later stage."""
-    if placement.stage is None:
-        raise InputError("only a contiguous pipeline can be run as stages; place without --no-contiguous")
-    graph = live.graph
-    stage = transfer_placement(placement.stage, placement.problem.graph, graph).device_of_op.copy()
-    for v in range(graph.n_ops):
-        for t in graph.input_tensor[graph.input_ptr[v] : graph.input_ptr[v + 1]]:
-            stage[v] = max(stage[v], stage[graph.tensor_producer[t]])
-    stage = np.unique(stage, return_inverse=True)[1].astype(np.int32)
-    by_stage = dict(zip(placement.stage.tolist(), placement.device_of_op.tolist(), strict=True))  # type: ignore[union-attr]
-    device = [by_stage[s] for s in sorted(by_stage)]
-    names = placement.problem.cluster.device_names
-    return (
-        dict(zip(graph.op_names, stage.tolist(), strict=True)),
-        {name: names[device[s]] for name, s in zip(graph.op_names, stage.tolist(), strict=True)},
-    )
-
-
 def _alone(live: LiveModel, device: str) -> tuple[dict[str, str], dict[str, int]]:
     return dict.fromkeys(live.graph.op_names, device), dict.fromkeys(live.graph.op_names, 0)
 
@@ -214,36 +179,9 @@ def _wider(cluster: Cluster) -> Iterator[tuple[str, Cluster]]:
         )
 
 
-def _planned_starts(placement: Placement, graph: OpGraph) -> Mapping[str, float] | None:
-    """When each op of the runtime's graph is planned to start, by name or by module path."""
-    problem = placement.problem
-    if problem.execution != "overlap" or placement.device_of_op is None:
-        return None
-    start = {
-        problem.graph.op_names[s.op]: s.start_s
-        for s in timeline(problem, placement.device_of_op, placement.priority)
-        if s.op >= 0
-    }
-    by_path = {
-        p: start[n] for n, p in zip(problem.graph.op_names, problem.graph.module_paths, strict=True) if n in start
-    }
-    known = {n: start.get(n, by_path.get(p, np.nan)) for n, p in zip(graph.op_names, graph.module_paths, strict=True)}
-    return {n: s for n, s in known.items() if not np.isnan(s)}
-
-
 def _output_errors(ours: Sequence[Any], reference: Sequence[Any] | None) -> tuple[OutputError, ...]:
     if reference is None:
         return ()
-    errors = []
-    for i, (a, b) in enumerate(zip(ours, reference, strict=True)):
-        left, right = _array(a), _array(b)
-        difference = float(np.abs(left - right).max(initial=0.0))
-        scale = float(np.abs(right).max(initial=0.0))
-        errors.append(OutputError(f"output {i}", difference, difference / scale if scale else difference))
-    return tuple(errors)
-
-
-def _array(value: Any) -> NDArray[np.float64]:
-    if hasattr(value, "detach"):
-        value = value.detach().to("cpu").double().numpy()
-    return np.asarray(value, dtype=np.float64)
+    return tuple(
+        difference(a, b)._replace(name=f"output {i}") for i, (a, b) in enumerate(zip(ours, reference, strict=True))
+    )

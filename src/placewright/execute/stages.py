@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from placewright.execute.dataflow import order_by_start
 from placewright.execute.pipeline import Stage
 
 Bag = dict["Source", Any]  # what of a sample is still needed
@@ -24,6 +25,7 @@ class Part(NamedTuple):
     device: str
     make: Callable[[], Callable[[list[Any]], list[Any]]]
     sources: tuple[Source, ...]
+    op_names: tuple[str, ...] = ()  # of what it holds, where known
 
 
 class StagedModel(NamedTuple):
@@ -57,25 +59,47 @@ class StagedModel(NamedTuple):
 
 
 def find_segments(ops: Iterable[tuple[str, Iterable[str], Iterable[str]]], placed: Mapping[str, str]) -> dict[str, int]:
-    """Number the segments of ops given in a possible order as (name, producers, readers); numbers are one, too.
+    """Number the segments of ops given in the order in which they are to run, as (name, producers, readers).
 
-    An op joins the segment of its producers if all of them are in one segment on its device and nothing in that
-    segment is read on another device: so no other device ever waits for work that it does not need. Producers and
-    readers that are no ops of the sequence or not placed do not count.
+    A segment is a run of one device's ops that takes in all that comes from elsewhere at its beginning and gives away
+    what others read at its end: so no device ever waits for work that it does not need, whatever else is in between.
+    Numbers are an order in which segments can run. Producers and readers that are not placed do not count.
     """
     segment_of: dict[str, int] = {}
-    is_read_elsewhere: list[bool] = []
-    devices: list[str] = []
+    n_segments = 0
+    is_open: dict[str, bool] = {}
+    current: dict[str, int] = {}
+    received: dict[str, set[str]] = {}  # by device: what came from elsewhere, by its producer
     for name, producers, readers in ops:
-        homes = {segment_of[p] for p in producers if p in segment_of}
-        home = next(iter(homes)) if len(homes) == 1 else -1
-        if home < 0 or devices[home] != placed[name] or is_read_elsewhere[home]:
-            home = len(devices)
-            devices.append(placed[name])
-            is_read_elsewhere.append(False)
-        segment_of[name] = home
-        is_read_elsewhere[home] |= any(placed[r] != placed[name] for r in readers if r in placed)
+        device = placed[name]
+        foreign = {p for p in producers if p in segment_of and placed[p] != device}
+        here = received.setdefault(device, set())
+        if not is_open.get(device, False) or not foreign <= here:
+            current[device] = n_segments
+            n_segments += 1
+        segment_of[name] = current[device]
+        here |= foreign
+        is_open[device] = not any(placed[r] != device for r in readers if r in placed)
     return segment_of
+
+
+def in_planned_order(producers_of: Mapping[str, Iterable[str]], start_order: Mapping[str, float] | None) -> list[str]:
+    """Names given in a possible order, sorted by planned starts as far as producers allow it.
+
+    An op without a planned start comes right after what it reads.
+
+    >>> in_planned_order({"a": [], "b": [], "c": ["a"]}, {"a": 3.0, "b": 1.0, "c": 0.0})
+    ['b', 'a', 'c']
+    """
+    names = list(producers_of)
+    if start_order is None:
+        return names
+    number = {name: i for i, name in enumerate(names)}
+    after = [frozenset(number[p] for p in producers_of[name] if p in number) for name in names]
+    start: list[float] = []
+    for i, name in enumerate(names):
+        start.append(start_order.get(name, max((start[b] for b in after[i]), default=0.0)))
+    return [names[i] for i in order_by_start(after, start)]
 
 
 def _itself(run: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placewright.errors import InputError
@@ -45,6 +45,7 @@ class TorchRun:
         use_graphs: bool = False,
         copies_outputs: bool = True,
         mark: Callable[[str], None] | None = None,
+        threads: Mapping[str, int] | None = None,
     ) -> None:
         """``torch_devices`` gives each device's torch name (``cpu``, ``cuda:0``); ``start_order`` ops' planned starts.
 
@@ -53,12 +54,14 @@ class TorchRun:
         device for each sample, through ``window_bytes`` of its memory. ``use_graphs`` records the segments of CUDA
         devices as CUDA graphs; where that is not possible, ``graph_failure`` says why. Graphs write their results to
         the same memory each time: without ``copies_outputs`` that memory itself is returned, valid until the next call.
-        ``mark`` is called with the name of every op after its call.
+        ``mark`` is called with the name of every op after its call. ``threads`` says how many a device on the CPU may
+        use, 0 being torch's choice.
         """
         import torch
 
         self._names = list(torch_devices)
         self._torch = [torch.device(d) for d in torch_devices.values()]
+        self._threads = [_own_threads(n, d, threads) for n, d in zip(self._names, self._torch, strict=True)]
         self._lock = threading.Lock()
         self._errors: list[str] = []
         self._use_graphs = use_graphs and any(d.type == "cuda" for d in self._torch)
@@ -287,7 +290,8 @@ class TorchRun:
         import torch
 
         stream = self._compute[device]
-        with torch.inference_mode(), torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext():
+        on_stream = torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext()
+        with torch.inference_mode(), _inner_threads(self._threads[device]), on_stream:
             self._take_inputs(device)
             replays = self._replays.get(device)
             for number, segment in enumerate(self._segments[device]):
@@ -426,11 +430,32 @@ def _filled(template: Any, values: Sequence[Any]) -> Any:
     return template
 
 
+def _own_threads(name: str, device: torch.device, threads: Mapping[str, int] | None) -> int:
+    return threads.get(name, 0) if threads is not None and device.type == "cpu" else 0
+
+
+@contextlib.contextmanager
+def _inner_threads(count: int) -> Iterator[None]:
+    """Ops called from this thread use so many threads (each calling thread has its own number); 0 changes nothing."""
+    import torch
+
+    if not count or torch.get_num_threads() == count:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def staged_torch(
     program: torch.export.ExportedProgram,
     device_of_name: Mapping[str, str],
     stage_of_name: Mapping[str, int],
     torch_devices: Mapping[str, str],
+    threads: Mapping[str, int] | None = None,
 ) -> StagedModel:
     """The program as one part per stage; an op that is not named follows its first input."""
     import torch
@@ -456,7 +481,9 @@ def staged_torch(
         made.append(leaving)
 
     def compiled(s: int, entering: list[str]) -> Any:
-        device = torch.device(list(torch_devices.values())[device_of[mine[s][0].name]])
+        name, place = list(torch_devices.items())[device_of[mine[s][0].name]]
+        device = torch.device(place)
+        own_threads = _own_threads(name, device, threads)
         slots = {n.name: i for i, n in enumerate(program.graph.nodes)}
         values: list[Any] = [None] * len(slots)
         for name in {i.name for n in mine[s] for i in n.all_input_nodes} & set(weights):
@@ -473,7 +500,7 @@ def staged_torch(
         temporary = [slots[n.name] for n in mine[s]]
 
         def run(inputs: list[Any]) -> list[Any]:
-            with torch.inference_mode():
+            with torch.inference_mode(), _inner_threads(own_threads):
                 for name, value in zip(entering, inputs, strict=True):
                     values[slots[name]] = value.to(device) if isinstance(value, torch.Tensor) else value
                 for function, args, kwargs, slot in steps:

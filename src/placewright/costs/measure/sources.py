@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -35,16 +35,33 @@ def open_source(model: str, runtime: str | None, shapes: Mapping[str, tuple[int,
         raise InputError(f"unknown runtime '{shown(chosen)}', expected {' or '.join(RUNTIMES)}")
     if find_spec(chosen) is None:
         raise MissingExtraError(chosen, chosen)
+    return _with_children(_source(model, chosen, suffix, shapes or {}), model, shapes or {})
+
+
+def _source(model: str, chosen: str, suffix: str, shapes: Mapping[str, tuple[int, ...]]) -> Source:
     if model.startswith(_ZOO):
         return _zoo_source(model.removeprefix(_ZOO), chosen)
     if suffix == ".pt2" and chosen == "torch":
-        return _exported_source(model, shapes or {})
+        return _exported_source(model, shapes)
     if suffix in (".xml", ".onnx") and chosen == "openvino":
-        return _openvino_source(model, shapes or {})
+        return _openvino_source(model, shapes)
     raise InputError(
         f"{shown(model, 200)}: cannot be run by {chosen}: expected zoo:NAME, a .pt2 file for torch, "
         "or an .xml or .onnx file for openvino"
     )
+
+
+def _with_children(source: Source, model: str, shapes: Mapping[str, tuple[int, ...]]) -> Source:
+    """Kinds with an instruction set of their own are measured in a process of their own."""
+
+    def make(kind: DeviceKind) -> Runner:
+        if not kind.instruction_set:
+            return source.make_runner(kind)
+        from placewright.costs.measure.remote_runner import RemoteRunner
+
+        return RemoteRunner(model, source.runtime, shapes, kind)
+
+    return replace(source, make_runner=make)
 
 
 def _zoo_source(reference: str, runtime: str) -> Source:
