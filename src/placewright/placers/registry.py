@@ -33,6 +33,7 @@ BUILT_IN = {
     "partition": "placewright.placers.partition:PartitionPlacer",
     "greedy": "placewright.placers.greedy:GreedyPlacer",
     "calls-exact": "placewright.placers.exact.calls:CallsExactPlacer",
+    "hsdag": "placewright.placers.learned.hsdag:HsdagPlacer",
     "expert": "placewright.placers.expert:ExpertPlacer",
 }
 GROUP = "placewright.placers"

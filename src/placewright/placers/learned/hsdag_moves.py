@@ -1,0 +1,210 @@
+"""HSDAG with moves: the policy looks at the best placement so far and says which cluster should go where."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from placewright.budget import Budget
+from placewright.graph import IntArray
+from placewright.placers.annealing.search import work_prices
+from placewright.placers.learned.features import Vocabulary, node_features
+from placewright.placers.learned.groups import group_graph
+from placewright.placers.learned.hsdag_settings import Settings
+from placewright.placers.learned.moves import MOVE_WIDTH, STATE_WIDTH, Moves, MoveSpace, moved
+from placewright.placers.learned.network import MoveHead, StructureNet
+from placewright.placers.learned.rewards import Rewards, single_device_rows
+from placewright.placers.learned.training import OwnRandomness, Report, Trials
+from placewright.placers.lists.starts import constructive_starts
+from placewright.problem import Problem
+
+MORE_MOVES = (0.35, 0.1)  # chance of a second and of a third move in one trial
+DRAWS_PER_TRIAL = 4  # placements met before are not tried again, so more are drawn than needed
+LARGEST_GAIN, LARGEST_LOSS = 4.0, 0.0  # of one trial, in typical changes; losses teach nothing beyond "no gain"
+SCALE_MEMORY = 0.9
+PATIENCE = 40  # steps without progress, then the search begins again near its best placement
+SHAKEN_SHARE = 0.05
+
+
+class MovePolicy(nn.Module):
+    """Embeds groups and clusters, and scores moves. Fits any graph and any number of devices."""
+
+    def __init__(self, settings: Settings, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        width = settings.blocks.width(vocabulary) + STATE_WIDTH
+        self.structure = StructureNet(width, settings.hidden, settings.dropout, directed=settings.directed)
+        self.head = MoveHead(settings.hidden, MOVE_WIDTH)
+
+
+class _Choice(NamedTuple):
+    moves: Moves
+    logits: Tensor  # [moves]
+    clusters: int
+
+
+class MoveLearner:
+    """Searches one problem and teaches the policy on the way; several learners may share one policy.
+
+    One step: parse the graph, score all moves, draw some, judge the placements they lead to in one batch, reinforce
+    moves by the gain they brought, and go on from the best placement.
+    """
+
+    def __init__(
+        self, problem: Problem, rewards: Rewards, settings: Settings, vocabulary: Vocabulary, policy: MovePolicy,
+        optimiser: torch.optim.Optimizer, seed: int,
+    ) -> None:  # fmt: skip
+        self.problem, self.settings, self.policy, self.optimiser = problem, settings, policy, optimiser
+        groups = group_graph(problem, settings.colocation)
+        self.trials = Trials(problem, groups, rewards)
+        self.space = MoveSpace(problem, groups)
+        self._features = torch.from_numpy(node_features(problem, groups, vocabulary, settings.blocks))
+        self._edges = torch.from_numpy(groups.edges)
+        self._random, self._seed = OwnRandomness(seed), seed
+        self._device: IntArray | None = None
+        self._score, self._scale, self._stale = math.inf, 0.0, 0
+        self._seen: set[int] = set()
+        weight = settings.work_weight if problem.execution == "overlap" else 0.0
+        self._price = weight * problem.n_devices * work_prices(problem) if weight else None
+
+    def step(self, most: int) -> Report:
+        if self._device is None:
+            return self._start(most)
+        with self._random():
+            choice = self._look(self._device)
+            chosen, rows = self._draw(choice, min(self.settings.batch, most))
+            if not len(rows) or self._stale >= PATIENCE:
+                return self._shake()
+            rows, judged = self.trials.judge(rows)
+            score = self._scores(rows, judged.score_s)
+            self._learn(choice.logits, chosen, _log_ratio(self._score, score))
+        best = int(score.argmin())
+        self._stale = 0 if score[best] < self._score else self._stale + 1
+        if score[best] <= self._score:
+            self._device, self._score = rows[best], float(score[best])
+        return self._report(judged.value, choice.clusters)
+
+    def _shake(self) -> Report:
+        """Nothing new is in reach: begin again from the best placement with some groups anywhere."""
+        groups = self.trials.groups
+        allowed = torch.from_numpy(groups.allowed).float()
+        anywhere = torch.multinomial(allowed, 1).squeeze(1).numpy()
+        hit = (torch.rand(groups.n_groups) < max(SHAKEN_SHARE, 2 / groups.n_groups)).numpy()
+        best = self.trials.best_device_of_op
+        base = self._device if best is None else best[groups.first_op]
+        rows, judged = self.trials.judge(np.where(hit, anywhere, base)[None].astype(np.int32))
+        self._device, self._score = rows[0], float(self._scores(rows, judged.score_s)[0])
+        self._stale = 0
+        self._seen.add(_key(rows[0]))
+        return self._report(judged.value, groups.n_groups)
+
+    def _start(self, most: int) -> Report:
+        """Everything on each device, then list schedules: the best of them is where the search begins."""
+        groups = self.trials.groups
+        rows = single_device_rows(groups.allowed)
+        if self.settings.starts:
+            starts = constructive_starts(self.problem, Budget(5.0), self._seed)
+            listed = [s.device_of_op[groups.first_op] for s in starts]
+            rows = np.concatenate([rows, *(row[None] for row in listed)]).astype(np.int32)
+        rows, judged = self.trials.judge(rows[: max(most, 1)])
+        score = self._scores(rows, judged.score_s)
+        best = int(score.argmin())
+        self._device, self._score = rows[best], float(score[best])
+        self._seen.update(_key(row) for row in rows)
+        return self._report(judged.value, groups.n_groups)
+
+    def _look(self, device: IntArray) -> _Choice:
+        """Score every move from a placement."""
+        now = self.space.situation(device)
+        x = torch.cat([self._features, torch.from_numpy(self.space.state_features(now))], dim=1)
+        levels = self.settings.levels or None
+        parsed = self.policy.structure(x, self._edges, levels, self.settings.parsing_noise)
+        moves = self.space.moves(now, [p.cluster_of_group.numpy() for p in parsed])
+        first = torch.tensor(np.cumsum([0, *(p.n_clusters for p in parsed[:-1])]))
+        row = first[moves.level] + torch.from_numpy(moves.cluster)
+        embedding = torch.cat([p.embedding for p in parsed])[row]
+        logits = self.policy.head(embedding, torch.from_numpy(moves.features))
+        return _Choice(moves, logits, parsed[min(1, len(parsed) - 1)].n_clusters)
+
+    def _draw(self, choice: _Choice, wanted: int) -> tuple[NDArray[np.int64], IntArray]:
+        """Draw trials by the policy: different first moves, sometimes a second and a third one; none met before."""
+        assert self._device is not None
+        chance = torch.softmax(choice.logits.detach(), dim=0)
+        draws = min(DRAWS_PER_TRIAL * wanted, len(chance))
+        if draws == 0:
+            return np.zeros((0, 1), dtype=np.int64), self._device[None][:0]
+        chosen = torch.full((draws, 1 + len(MORE_MOVES)), -1)
+        chosen[:, 0] = torch.multinomial(chance, draws)
+        for k, share in enumerate(MORE_MOVES):
+            more = torch.multinomial(chance, draws, replacement=True)
+            chosen[:, k + 1] = torch.where(torch.rand(draws) < share, more, chosen[:, k + 1])
+        rows = moved(self._device, choice.moves, chosen.numpy())
+        fresh: list[int] = []
+        for i, row in enumerate(rows):
+            key = _key(row)
+            if key not in self._seen and len(fresh) < wanted:
+                self._seen.add(key)
+                fresh.append(i)
+        return chosen.numpy()[fresh], rows[fresh]
+
+    def _learn(self, logits: Tensor, chosen: NDArray[np.int64], gain: NDArray[np.float64]) -> None:
+        """Policy gradient: log-ratio gains in units of the typical change, less their mean; an entropy bonus."""
+        finite = gain[np.isfinite(gain)]
+        typical = float(np.abs(finite).mean()) if len(finite) else 0.0
+        self._scale = typical if self._scale == 0 else SCALE_MEMORY * self._scale + (1 - SCALE_MEMORY) * typical
+        if self.settings.learning_rate == 0 or self._scale == 0:
+            return
+        reward = np.clip(gain / self._scale, -LARGEST_LOSS, LARGEST_GAIN)
+        advantage = torch.tensor(reward - reward.mean(), dtype=torch.float32).unsqueeze(1)
+        log_chance = torch.log_softmax(logits, dim=0)
+        taken = torch.from_numpy(chosen)
+        per_trial = torch.where(taken >= 0, log_chance[taken.clamp(min=0)], torch.zeros(()))
+        entropy = -(log_chance.exp() * log_chance).sum()
+        loss = -(advantage * per_trial).sum(dim=1).mean() - self.settings.entropy * entropy
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+
+    def _scores(self, rows: IntArray, score_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self._price is None:
+            return score_s
+        time_s = np.take_along_axis(self.trials.groups.time_s[None], rows[:, :, None].astype(np.int64), axis=2)[:, :, 0]
+        return score_s + (time_s * self._price[rows]).sum(axis=1)
+
+    def _report(self, values: NDArray[np.float64], groups: int) -> Report:
+        finite = values[np.isfinite(values)]
+        mean = float(finite.mean()) if len(finite) else math.inf
+        return Report(self.trials.best_value, mean, groups, self.trials.evaluations)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "trials": self.trials.state(),
+            "random": self._random.state,
+            "device": None if self._device is None else torch.from_numpy(self._device.copy()),
+            "score": self._score,
+            "scale": self._scale,
+            "stale": self._stale,
+            "seen": torch.tensor(sorted(self._seen), dtype=torch.int64),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.trials.restore(state["trials"])
+        self._random.state = state["random"]
+        self._device = None if state["device"] is None else state["device"].numpy()
+        self._score, self._scale, self._stale = state["score"], state["scale"], state["stale"]
+        self._seen = set(state["seen"].tolist())
+
+
+def _log_ratio(before: float, after: NDArray[np.float64]) -> NDArray[np.float64]:
+    """log(before / after), where either may be infinite."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.nan_to_num(np.log(before / after), nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+
+def _key(row: IntArray) -> int:
+    return int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8).digest(), "big", signed=True)
