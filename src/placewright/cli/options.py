@@ -54,6 +54,28 @@ Shape = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print the result line only")]
 SplitFile = Annotated[str | None, typer.Option("--split", help="the split that placer 'expert' reads")]
+PolicyFile = Annotated[str | None, typer.Option("--policy", help="a policy by 'train', for learned placers")]
+Variant = Annotated[str | None, typer.Option("--variant", help="hsdag: ours, paper or released")]
+Measure = Annotated[
+    str | None, typer.Option("--measure", metavar="RUNTIME", help="learned placers: reward by running for real")
+]
+MemoFile = Annotated[
+    str | None, typer.Option("--memo", help="file of measurements, kept and reused (measurements.sqlite)")
+]
+
+
+def measured_rewards(model: str, runtime: str, memo: str | None) -> Any:
+    """How a learned placer gets its rewards from real execution."""
+
+    def make(problem: Problem) -> Any:
+        from placewright.execute.live import open_live
+        from placewright.execute.memo import Memo
+        from placewright.placers.learned.rewards import MeasuredRewards, measurement_context
+
+        live = open_live(model, runtime)
+        return MeasuredRewards(problem, live, Memo(memo or "measurements.sqlite", measurement_context(problem, live)))
+
+    return make
 
 
 def load_problem(

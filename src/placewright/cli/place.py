@@ -30,6 +30,10 @@ def place(
     communication: o.CommunicationName = "added",
     replicas: o.Replicas = 1,
     split: o.SplitFile = None,
+    policy: o.PolicyFile = None,
+    variant: o.Variant = None,
+    measure: o.Measure = None,
+    memo: o.MemoFile = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="write the placement as JSON")] = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -47,7 +51,11 @@ def place(
     from placewright.placers.registry import get_placer
 
     seconds = parse_seconds(budget)
-    chosen = get_placer(placer, **({"split": split} if split is not None else {}))
+    wishes = {"split": split, "policy": policy, "variant": variant}
+    options = {name: value for name, value in wishes.items() if value is not None}
+    if measure is not None:
+        options["rewards"] = o.measured_rewards(model, measure, memo)
+    chosen = get_placer(placer, **options)
     problem = o.load_problem(
         model, cluster, profile, objective, execution, pin, forbid, together, shape,
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,

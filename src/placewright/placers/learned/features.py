@@ -1,7 +1,7 @@
 """What a policy knows about each group before it decides: op types, shapes, structure, position, work.
 
-The paper's vector is [types | output shape | in- and out-degree | fractal dimension | position]. Blocks can be left out.
-Sizes enter as logarithms. The columns depend on a :class:`Vocabulary` only, so that weights fit other graphs.
+The paper's vector is [types | output shape | in- and out-degree | fractal dimension | position]. Blocks can be left
+out. Sizes enter as logarithms. The columns depend on a :class:`Vocabulary` only, so that weights fit other graphs.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ After "A Structure-Aware Framework for Learning Device Placements on Computation
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from placewright.budget import Budget
-from placewright.placers.base import Found, Placer
+from placewright.placers.learned.placing import LearnedPlacer
 from placewright.problem import Problem
 
 if TYPE_CHECKING:
@@ -20,59 +20,32 @@ if TYPE_CHECKING:
     from placewright.placers.learned.hsdag_settings import Settings
     from placewright.placers.learned.rewards import Rewards
 
-DEFAULT_EVALUATIONS = 2000
 
-
-class HsdagPlacer(Placer):
+class HsdagPlacer(LearnedPlacer):
     """Learns on the problem itself, from scratch or from ``policy``, a file that ``train`` wrote.
 
     ``variant`` is ``ours``, ``paper`` or ``released``; further options are fields of ``hsdag_settings.Settings``, and
-    ``without`` names feature blocks to leave out. ``rewards`` makes the source of rewards, e.g. real execution.
+    ``without`` names feature blocks to leave out.
     """
 
     name = "hsdag"
     summary = "a learned policy over parsed clusters of the graph (HSDAG)"
-    executions = ("overlap", "sequential", "calls")
-    requires = ("torch", "safetensors")
-    extra = "torch"
 
-    def __init__(self, variant: str = "ours", policy: str | None = None, rewards: Any = None, **options: Any) -> None:
+    def __init__(
+        self, variant: str = "ours", policy: str | None = None, rewards: Callable[[Problem], Rewards] | None = None,
+        **options: Any,
+    ) -> None:  # fmt: skip
         from placewright.placers.learned.hsdag_settings import settings_for
 
+        super().__init__(rewards)
         self.settings = settings_for(variant, **options)
-        self._policy_file, self._make_rewards = policy, rewards
+        self._policy_file = policy
 
-    def warm_up(self, problem: Problem) -> None:
-        from placewright.placers.lists.starts import warm_up_starts
+    @property
+    def by_rank(self) -> bool:
+        return self.settings.by_rank
 
-        warm_up_starts(problem)
-        self.search(problem, Budget(10.0, evaluations=24), 0)
-
-    def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
-        from placewright.evaluate import lower_bound
-        from placewright.placers.learned.rewards import SimulatedRewards
-        from placewright.placers.learned.training import Report, one_thread, run_learner
-
-        make = self._make_rewards or (lambda p: SimulatedRewards(p, by_rank=self.settings.by_rank))
-        rewards = make(problem)
-        with one_thread():
-            learner = self._learner(problem, rewards, seed)
-
-            def after_step(report: Report) -> None:
-                note = f"mean {report.mean:.4g}, {report.groups} groups"
-                budget.report(report.best, evaluations=report.evaluations, note=note)
-
-            learner.step(budget.evaluations or DEFAULT_EVALUATIONS)  # the starts, however short the time is
-            run_learner(
-                learner, budget, budget.evaluations or DEFAULT_EVALUATIONS, done=rewards.evaluations,
-                bound=0.0 if self._make_rewards else lower_bound(problem), after_step=after_step,
-            )  # fmt: skip
-        best = learner.trials.best_device_of_op
-        if best is None:
-            return Found(None, evaluations=rewards.evaluations, note="no valid placement was met")
-        return Found(best, priority=rewards.order_of(best), evaluations=rewards.evaluations)
-
-    def _learner(self, problem: Problem, rewards: Rewards, seed: int) -> MoveLearner | EpisodeLearner:
+    def learner(self, problem: Problem, rewards: Rewards, seed: int) -> MoveLearner | EpisodeLearner:
         from placewright.placers.learned.features import Vocabulary
         from placewright.placers.learned.hsdag_settings import settings_of
         from placewright.placers.learned.policy_file import load_policy

@@ -77,7 +77,7 @@ class EpisodeLearner:
                 self.optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 self.optimiser.step()
-        return self._report(judged.value, clusters)
+        return self.trials.report(judged.value, clusters)
 
     def _start(self, most: int) -> Report:
         groups = self.trials.groups
@@ -88,7 +88,7 @@ class EpisodeLearner:
         _, judged = self.trials.judge(rows[: max(1, most)])
         finite = judged.score_s[np.isfinite(judged.score_s)]
         self._reference_s = float(finite.min()) if len(finite) else 1.0
-        return self._report(judged.value, groups.n_groups)
+        return self.trials.report(judged.value, groups.n_groups)
 
     def _episode(self, trials: int) -> tuple[IntArray, Tensor, Tensor, int]:
         """Return placements, their log-probabilities and entropies, and the last number of clusters.
@@ -96,10 +96,12 @@ class EpisodeLearner:
         The published state update feeds the clusters' codes back after each trial; our update draws all trials from
         one state.
         """
-        one_state = self.settings.update == "ours"
+        one_state, levels = self.settings.update == "ours", self.settings.levels or None
         x, rows, log_chances, entropies, clusters = self._features, [], [], [], 0
         for _ in range(1 if one_state else trials):
-            parsed = self.policy.structure(x, self._edges, self.settings.levels or None, self.settings.parsing_noise)[-1]
+            parsed = self.policy.structure(x, self._edges, self.settings.levels or None, self.settings.parsing_noise)[
+                -1
+            ]
             logits, code = self.policy.head(parsed.embedding)
             logits = logits.masked_fill(~self._cluster_allowed(parsed.cluster_of_group, parsed.n_clusters), -1e9)
             log_chance = torch.log_softmax(logits, dim=1)
@@ -131,11 +133,6 @@ class EpisodeLearner:
         if self.settings.update == "ours":
             return np.maximum(np.log(self._reference_s / time_s), -3.0)
         return 1 / time_s
-
-    def _report(self, values: NDArray[np.float64], clusters: int) -> Report:
-        finite = values[np.isfinite(values)]
-        mean = float(finite.mean()) if len(finite) else math.inf
-        return Report(self.trials.best_value, mean, clusters, self.trials.evaluations)
 
     def state(self) -> dict[str, Any]:
         return {"trials": self.trials.state(), "random": self._random.state, "reference_s": self._reference_s}

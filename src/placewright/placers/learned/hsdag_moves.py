@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from placewright.budget import Budget
-from placewright.graph import IntArray
+from placewright.graph import FloatArray, IntArray
 from placewright.placers.annealing.search import work_prices
 from placewright.placers.learned.features import Vocabulary, node_features
 from placewright.placers.learned.groups import group_graph
@@ -20,7 +20,7 @@ from placewright.placers.learned.hsdag_settings import Settings
 from placewright.placers.learned.moves import MOVE_WIDTH, STATE_WIDTH, Moves, MoveSpace, moved
 from placewright.placers.learned.network import MoveHead, StructureNet
 from placewright.placers.learned.rewards import Rewards, single_device_rows
-from placewright.placers.learned.training import OwnRandomness, Report, Trials
+from placewright.placers.learned.training import OwnRandomness, Report, Trials, as_array, as_tensor
 from placewright.placers.lists.starts import constructive_starts
 from placewright.problem import Problem
 
@@ -28,6 +28,7 @@ MORE_MOVES = (0.35, 0.1)  # chance of a second and of a third move in one trial
 DRAWS_PER_TRIAL = 4  # placements met before are not tried again, so more are drawn than needed
 LARGEST_GAIN, LARGEST_LOSS = 4.0, 0.0  # of one trial, in typical changes; losses teach nothing beyond "no gain"
 SCALE_MEMORY = 0.9
+REORDERED, LEAD_SHARE = 0.3, 0.05  # share of trials that change the order, and by how much of the value
 PATIENCE = 40  # steps without progress, then the search begins again near its best placement
 SHAKEN_SHARE = 0.05
 
@@ -40,6 +41,12 @@ class MovePolicy(nn.Module):
         width = settings.blocks.width(vocabulary) + STATE_WIDTH
         self.structure = StructureNet(width, settings.hidden, settings.dropout, directed=settings.directed)
         self.head = MoveHead(settings.hidden, MOVE_WIDTH)
+
+
+class _Drawn(NamedTuple):
+    chosen: NDArray[np.int64]  # [trials, moves]: -1 for none
+    rows: IntArray  # [trials, groups]
+    lead_s: FloatArray | None  # [trials, groups]
 
 
 class _Choice(NamedTuple):
@@ -67,27 +74,31 @@ class MoveLearner:
         self._edges = torch.from_numpy(groups.edges)
         self._random, self._seed = OwnRandomness(seed), seed
         self._device: IntArray | None = None
-        self._score, self._scale, self._stale = math.inf, 0.0, 0
+        self._lead_s: FloatArray | None = None
+        self._value, self._scale, self._stale, self._whole = math.inf, 0.0, 0, 0
         self._seen: set[int] = set()
-        weight = settings.work_weight if problem.execution == "overlap" else 0.0
-        self._price = weight * problem.n_devices * work_prices(problem) if weight else None
+        self._ordered = settings.by_rank and problem.execution == "overlap"
+        self._price = problem.n_devices * work_prices(problem)
 
     def step(self, most: int) -> Report:
         if self._device is None:
             return self._start(most)
         with self._random():
             choice = self._look(self._device)
-            chosen, rows = self._draw(choice, min(self.settings.batch, most))
-            if not len(rows) or self._stale >= PATIENCE:
+            drawn = self._draw(choice, min(self.settings.batch, most))
+            if not len(drawn.rows) or self._stale >= PATIENCE:
                 return self._shake()
-            rows, judged = self.trials.judge(rows)
-            score = self._scores(rows, judged.score_s)
-            self._learn(choice.logits, chosen, _log_ratio(self._score, score))
+            rows, judged = self.trials.judge(drawn.rows, drawn.lead_s)
+            weight = self._work_weight(most)
+            score = judged.score_s + weight * self._work(rows)
+            now = self._value + weight * float(self._work(self._device[None])[0])
+            self._learn(choice.logits, drawn.chosen, _log_ratio(now, score))
         best = int(score.argmin())
-        self._stale = 0 if score[best] < self._score else self._stale + 1
-        if score[best] <= self._score:
-            self._device, self._score = rows[best], float(score[best])
-        return self._report(judged.value, choice.clusters)
+        self._stale = 0 if score[best] < now else self._stale + 1
+        if score[best] <= now:
+            self._device, self._value = rows[best], float(judged.score_s[best])
+            self._lead_s = None if drawn.lead_s is None else drawn.lead_s[best]
+        return self.trials.report(judged.value, choice.clusters)
 
     def _shake(self) -> Report:
         """Nothing new is in reach: begin again from the best placement with some groups anywhere."""
@@ -98,10 +109,10 @@ class MoveLearner:
         best = self.trials.best_device_of_op
         base = self._device if best is None else best[groups.first_op]
         rows, judged = self.trials.judge(np.where(hit, anywhere, base)[None].astype(np.int32))
-        self._device, self._score = rows[0], float(self._scores(rows, judged.score_s)[0])
-        self._stale = 0
+        self._device, self._value = rows[0], float(judged.score_s[0])
+        self._lead_s, self._stale = None, 0
         self._seen.add(_key(rows[0]))
-        return self._report(judged.value, groups.n_groups)
+        return self.trials.report(judged.value, groups.n_groups)
 
     def _start(self, most: int) -> Report:
         """Everything on each device, then list schedules: the best of them is where the search begins."""
@@ -112,11 +123,10 @@ class MoveLearner:
             listed = [s.device_of_op[groups.first_op] for s in starts]
             rows = np.concatenate([rows, *(row[None] for row in listed)]).astype(np.int32)
         rows, judged = self.trials.judge(rows[: max(most, 1)])
-        score = self._scores(rows, judged.score_s)
-        best = int(score.argmin())
-        self._device, self._score = rows[best], float(score[best])
+        best = int(judged.score_s.argmin())
+        self._device, self._value = rows[best], float(judged.score_s[best])
         self._seen.update(_key(row) for row in rows)
-        return self._report(judged.value, groups.n_groups)
+        return self.trials.report(judged.value, groups.n_groups)
 
     def _look(self, device: IntArray) -> _Choice:
         """Score every move from a placement."""
@@ -131,26 +141,37 @@ class MoveLearner:
         logits = self.policy.head(embedding, torch.from_numpy(moves.features))
         return _Choice(moves, logits, parsed[min(1, len(parsed) - 1)].n_clusters)
 
-    def _draw(self, choice: _Choice, wanted: int) -> tuple[NDArray[np.int64], IntArray]:
-        """Draw trials by the policy: different first moves, sometimes a second and a third one; none met before."""
+    def _draw(self, choice: _Choice, wanted: int) -> _Drawn:
+        """Draw trials by the policy: different first moves, sometimes a second and a third one; none met before.
+
+        Under ``overlap`` some trials put one more part forward or back in the order instead of meeting a new placement.
+        """
         assert self._device is not None
         chance = torch.softmax(choice.logits.detach(), dim=0)
         draws = min(DRAWS_PER_TRIAL * wanted, len(chance))
         if draws == 0:
-            return np.zeros((0, 1), dtype=np.int64), self._device[None][:0]
+            return _Drawn(np.zeros((0, 1), dtype=np.int64), self._device[None][:0], None)
         chosen = torch.full((draws, 1 + len(MORE_MOVES)), -1)
         chosen[:, 0] = torch.multinomial(chance, draws)
         for k, share in enumerate(MORE_MOVES):
             more = torch.multinomial(chance, draws, replacement=True)
             chosen[:, k + 1] = torch.where(torch.rand(draws) < share, more, chosen[:, k + 1])
+        lead_s, reordered = None, np.zeros(draws, dtype=np.bool_)
+        if self._ordered:
+            reordered = (torch.rand(draws) < REORDERED).numpy()
+            chosen[torch.from_numpy(reordered) & (torch.rand(draws) < 0.5)] = -1
+            part = torch.multinomial(chance, draws, replacement=True).numpy()
+            shift_s = LEAD_SHARE * self._value * torch.randn(draws, dtype=torch.float64).numpy() * reordered
+            hit = choice.moves.part_of_group[choice.moves.level[part]] == choice.moves.part[part][:, None]
+            lead_s = hit * shift_s[:, None] + (0.0 if self._lead_s is None else self._lead_s)
         rows = moved(self._device, choice.moves, chosen.numpy())
         fresh: list[int] = []
         for i, row in enumerate(rows):
             key = _key(row)
-            if key not in self._seen and len(fresh) < wanted:
+            if len(fresh) < wanted and (reordered[i] or key not in self._seen):
                 self._seen.add(key)
                 fresh.append(i)
-        return chosen.numpy()[fresh], rows[fresh]
+        return _Drawn(chosen.numpy()[fresh], rows[fresh], None if lead_s is None else lead_s[fresh])
 
     def _learn(self, logits: Tensor, chosen: NDArray[np.int64], gain: NDArray[np.float64]) -> None:
         """Policy gradient: log-ratio gains in units of the typical change, less their mean; an entropy bonus."""
@@ -170,33 +191,31 @@ class MoveLearner:
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
 
-    def _scores(self, rows: IntArray, score_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self._price is None:
-            return score_s
-        time_s = np.take_along_axis(self.trials.groups.time_s[None], rows[:, :, None].astype(np.int64), axis=2)[:, :, 0]
-        return score_s + (time_s * self._price[rows]).sum(axis=1)
+    def _work_weight(self, left: int) -> float:
+        """Of priced work in the score: it shows progress where values are flat, and fades out towards the end."""
+        self._whole = max(self._whole, left)
+        return self.settings.work_weight * left / self._whole if self._ordered else 0.0
 
-    def _report(self, values: NDArray[np.float64], groups: int) -> Report:
-        finite = values[np.isfinite(values)]
-        mean = float(finite.mean()) if len(finite) else math.inf
-        return Report(self.trials.best_value, mean, groups, self.trials.evaluations)
+    def _work(self, rows: IntArray) -> NDArray[np.float64]:
+        time_s = np.take_along_axis(self.trials.groups.time_s[None], rows[:, :, None].astype(np.int64), axis=2)[:, :, 0]
+        return (time_s * self._price[rows]).sum(axis=1)
 
     def state(self) -> dict[str, Any]:
         return {
             "trials": self.trials.state(),
             "random": self._random.state,
-            "device": None if self._device is None else torch.from_numpy(self._device.copy()),
-            "score": self._score,
-            "scale": self._scale,
-            "stale": self._stale,
+            "device": as_tensor(self._device),
+            "lead_s": as_tensor(self._lead_s),
+            "numbers": [self._value, self._scale, self._stale, self._whole],
             "seen": torch.tensor(sorted(self._seen), dtype=torch.int64),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.trials.restore(state["trials"])
         self._random.state = state["random"]
-        self._device = None if state["device"] is None else state["device"].numpy()
-        self._score, self._scale, self._stale = state["score"], state["scale"], state["stale"]
+        self._device = as_array(state["device"])
+        self._lead_s = as_array(state["lead_s"])
+        self._value, self._scale, self._stale, self._whole = state["numbers"]
         self._seen = set(state["seen"].tolist())
 
 

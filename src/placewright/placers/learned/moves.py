@@ -152,7 +152,9 @@ def _starts(problem: Problem, device_of_op: IntArray, left: FloatArray) -> Float
     copies = copy_seconds(problem, g.edge_tensor, device_of_op[g.edge_producer], device_of_op[g.consumer_op])
     time = problem.op_device_time_s[np.arange(problem.n_ops), device_of_op]
     order = np.argsort(g.edge_producer, kind="stable")
-    _earliest(g.edge_producer[order].astype(np.int64), g.consumer_op[order].astype(np.int64), copies[order], time, start)
+    _earliest(
+        g.edge_producer[order].astype(np.int64), g.consumer_op[order].astype(np.int64), copies[order], time, start
+    )
     return start
 
 

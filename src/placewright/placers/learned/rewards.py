@@ -18,7 +18,7 @@ MEMORY_PENALTY = 4.0  # values per share of all bytes that is beyond the limits
 
 
 class Judged(NamedTuple):
-    """One entry per placement. ``score_s`` is the value, made worse where memory is exceeded: what a policy learns by."""
+    """One entry per placement. ``score_s``, which policies learn by, is the value, worse where memory is exceeded."""
 
     value: FloatArray
     is_valid: BoolArray
@@ -30,10 +30,10 @@ class Rewards(Protocol):
 
     evaluations: int
 
-    def judge(self, rows: IntArray) -> Judged:
-        """Judge placements [batch, ops]."""
+    def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> Judged:
+        """Judge placements [batch, ops]; ``lead_s`` [batch, ops] puts ops forward by so much, where order matters."""
 
-    def order_of(self, device_of_op: IntArray) -> FloatArray | None:
+    def order_of(self, device_of_op: IntArray, lead_s: FloatArray | None = None) -> FloatArray | None:
         """The priorities that a placement is judged with, ``None``: first come, first served."""
 
 
@@ -47,15 +47,20 @@ class SimulatedRewards:
         self.problem, self.evaluations = problem, 0
         self._by_rank = by_rank and problem.execution == "overlap"
 
-    def judge(self, rows: IntArray) -> Judged:
+    def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> Judged:
         self.evaluations += len(rows)
-        result = evaluate_many(self.problem, rows, -ways_left(self.problem, rows) if self._by_rank else None)
+        result = evaluate_many(self.problem, rows, self._priorities(rows, lead_s) if self._by_rank else None)
         total = max(float(self.problem.memory_bytes.sum() + self.problem.arrays.live_bytes.sum()), 1.0)
         score = result.value * (1 + MEMORY_PENALTY * result.excess_bytes / total)
         return Judged(result.value, result.is_valid, score)
 
-    def order_of(self, device_of_op: IntArray) -> FloatArray | None:
-        return -ways_left(self.problem, device_of_op[None])[0] if self._by_rank else None
+    def order_of(self, device_of_op: IntArray, lead_s: FloatArray | None = None) -> FloatArray | None:
+        lead = None if lead_s is None else lead_s[None]
+        return self._priorities(device_of_op[None], lead)[0] if self._by_rank else None
+
+    def _priorities(self, rows: IntArray, lead_s: FloatArray | None) -> FloatArray:
+        way = ways_left(self.problem, rows)
+        return -way if lead_s is None else -(way + lead_s)
 
 
 class MeasuredRewards:
@@ -77,14 +82,16 @@ class MeasuredRewards:
         numbers = np.arange(problem.n_ops, dtype=np.int32)
         self._op_in_problem = transfer_placement(numbers, problem.graph, live.graph).device_of_op
 
-    def judge(self, rows: IntArray) -> Judged:
+    def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> Judged:
         faults = evaluate_many(self.problem, rows)
-        value = np.array([self._seconds(row) if ok else math.inf for row, ok in zip(rows, faults.is_valid, strict=True)])
+        value = np.array(
+            [self._seconds(row) if ok else math.inf for row, ok in zip(rows, faults.is_valid, strict=True)]
+        )
         self.evaluations += len(rows)
         valid = faults.is_valid & np.isfinite(value)
         return Judged(value, valid, value)
 
-    def order_of(self, device_of_op: IntArray) -> FloatArray | None:
+    def order_of(self, device_of_op: IntArray, lead_s: FloatArray | None = None) -> FloatArray | None:
         return None
 
     def _seconds(self, row: IntArray) -> float:
@@ -120,6 +127,20 @@ class MeasuredRewards:
             return tuple(samples)
         finally:
             executor.close()
+
+
+def measurement_context(problem: Problem, live: Any) -> str:
+    """The key under which measurements of a model on a cluster's devices can be compared."""
+    import platform
+
+    from placewright.execute.memo import context_key
+    from placewright.profile import graph_fingerprint
+
+    kinds = [[k.name, k.runtime_device, k.threads, k.precision] for k in problem.cluster.kinds]
+    devices = [[d.name, d.kind] for d in problem.cluster.devices]
+    return context_key(
+        model=graph_fingerprint(live.graph), runtime=live.runtime, kinds=kinds, devices=devices, host=platform.node()
+    )
 
 
 def ways_left(problem: Problem, rows: IntArray) -> FloatArray:
@@ -169,7 +190,7 @@ def copy_seconds(problem: Problem, tensor: NDArray[Any], source: NDArray[Any], t
 
 def single_device_rows(allowed: NDArray[np.bool_]) -> IntArray:
     """[devices, groups]: everything on each device, with groups that it does not take on the first that does."""
-    n_groups, n_devices = allowed.shape
+    n_devices = allowed.shape[1]
     elsewhere = allowed.argmax(axis=1)
     rows = np.where(allowed.T, np.arange(n_devices)[:, None], elsewhere[None])
     return rows.astype(np.int32)

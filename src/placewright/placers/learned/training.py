@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from placewright.budget import OPTIMAL_GAP, Budget
 from placewright.errors import InputError
-from placewright.graph import IntArray
+from placewright.graph import FloatArray, IntArray
 from placewright.placers.learned.groups import GroupGraph, repaired
 from placewright.placers.learned.rewards import Judged, Rewards
 from placewright.problem import Problem
@@ -40,6 +41,10 @@ class Learner(Protocol):
     def step(self, most: int) -> Report:
         """Judge at most ``most`` placements (at least one) and learn from them."""
 
+
+class Resumable(Protocol):
+    """What can be stopped and gone on with."""
+
     def state(self) -> dict[str, Any]:
         """Everything that the next steps depend on: tensors, numbers, strings, lists and dicts."""
 
@@ -47,41 +52,72 @@ class Learner(Protocol):
         """Go on exactly where another learner of the same settings stood."""
 
 
+class PlacingLearner(Learner, Protocol):
+    """A learner on one problem, with what it has tried."""
+
+    trials: Trials
+
+
 class Trials:
     """Judges placements of groups, repaired where memory asks for it; keeps the best valid one."""
 
     def __init__(self, problem: Problem, groups: GroupGraph, rewards: Rewards) -> None:
         self.problem, self.groups, self.rewards = problem, groups, rewards
-        self.best_value, self.best_device_of_op = math.inf, None
+        self.best_value, self.best_device_of_op, self.best_lead_s = math.inf, None, None
         self._limit_bytes = problem.arrays.memory_limit_bytes
 
     best_device_of_op: IntArray | None
+    best_lead_s: FloatArray | None
 
     @property
     def evaluations(self) -> int:
         return self.rewards.evaluations
 
-    def judge(self, rows: IntArray) -> tuple[IntArray, Judged]:
+    def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> tuple[IntArray, Judged]:
         """Judge placements of groups [batch, groups]; return them as repaired, with their values."""
         fixed = repaired(self.groups, np.asarray(rows, dtype=np.int32), self._limit_bytes)
-        return fixed, self.judge_ops(fixed[:, self.groups.group_of_op])
-
-    def judge_ops(self, rows: IntArray) -> Judged:
-        """Judge placements of ops [batch, ops] as they are."""
-        judged = self.rewards.judge(rows)
+        op_rows = fixed[:, self.groups.group_of_op]
+        op_lead_s = None if lead_s is None else lead_s[:, self.groups.group_of_op]
+        judged = self.rewards.judge(op_rows, op_lead_s)
         values = np.where(judged.is_valid, judged.value, math.inf)
         best = int(values.argmin())
         if values[best] < self.best_value:
-            self.best_value, self.best_device_of_op = float(values[best]), rows[best].copy()
-        return judged
+            self.best_value, self.best_device_of_op = float(values[best]), op_rows[best].copy()
+            self.best_lead_s = None if op_lead_s is None else op_lead_s[best].copy()
+        return fixed, judged
+
+    def report(self, values: FloatArray, groups: int) -> Report:
+        """Sum up a step that judged some placements and decided on so many groups."""
+        finite = values[np.isfinite(values)]
+        mean = float(finite.mean()) if len(finite) else math.inf
+        return Report(self.best_value, mean, groups, self.evaluations)
+
+    def order(self) -> FloatArray | None:
+        """The order that the best placement was judged with."""
+        assert self.best_device_of_op is not None
+        return self.rewards.order_of(self.best_device_of_op, self.best_lead_s)
 
     def state(self) -> dict[str, Any]:
-        best = None if self.best_device_of_op is None else torch.from_numpy(self.best_device_of_op.copy())
-        return {"best_value": self.best_value, "best": best, "evaluations": self.rewards.evaluations}
+        return {
+            "best_value": self.best_value,
+            "best": as_tensor(self.best_device_of_op),
+            "best_lead_s": as_tensor(self.best_lead_s),
+            "evaluations": self.rewards.evaluations,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.best_value, self.rewards.evaluations = state["best_value"], state["evaluations"]
-        self.best_device_of_op = None if state["best"] is None else state["best"].numpy()
+        self.best_device_of_op, self.best_lead_s = as_array(state["best"]), as_array(state["best_lead_s"])
+
+
+def as_tensor(array: NDArray[Any] | None) -> torch.Tensor | None:
+    """A copy for a checkpoint."""
+    return None if array is None else torch.from_numpy(array.copy())
+
+
+def as_array(tensor: torch.Tensor | None) -> NDArray[Any] | None:
+    """The way back."""
+    return None if tensor is None else tensor.numpy()
 
 
 class OwnRandomness:
@@ -135,7 +171,7 @@ class Checkpoint:
         self.path, self.settings, self._every_s = path, settings, every_s
         self._last = time.monotonic()
 
-    def save(self, learner: Learner, *, now: bool = False) -> None:
+    def save(self, learner: Resumable, *, now: bool = False) -> None:
         """Keep the state if it is time to."""
         if not now and time.monotonic() - self._last < self._every_s:
             return
@@ -145,7 +181,7 @@ class Checkpoint:
         os.replace(part, self.path)
         self._last = time.monotonic()
 
-    def load(self, learner: Learner) -> bool:
+    def load(self, learner: Resumable) -> bool:
         """Restore the learner; ``False`` if there is no file. Another run's file is an :class:`InputError`."""
         if not self.path.exists():
             return False
