@@ -180,7 +180,9 @@ def two_chains(length: int) -> Problem:
     kinds = (DeviceKind("left"), DeviceKind("right"))
     link = Link("link", 8.0)
     devices = (Device("left0", "left"), Device("right0", "right"))
-    cluster = Cluster("pair", kinds, devices, {}, {}, {(a.name, b.name): link for a in devices for b in devices if a != b})
+    cluster = Cluster(
+        "pair", kinds, devices, {}, {}, {(a.name, b.name): link for a in devices for b in devices if a != b}
+    )
     return Problem(graph, cluster, times, graph.weight_bytes, np.ones((graph.n_tensors, 1)))
 
 

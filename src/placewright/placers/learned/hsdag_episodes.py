@@ -99,9 +99,7 @@ class EpisodeLearner:
         one_state, levels = self.settings.update == "ours", self.settings.levels or None
         x, rows, log_chances, entropies, clusters = self._features, [], [], [], 0
         for _ in range(1 if one_state else trials):
-            parsed = self.policy.structure(x, self._edges, self.settings.levels or None, self.settings.parsing_noise)[
-                -1
-            ]
+            parsed = self.policy.structure(x, self._edges, levels, self.settings.parsing_noise)[-1]
             logits, code = self.policy.head(parsed.embedding)
             logits = logits.masked_fill(~self._cluster_allowed(parsed.cluster_of_group, parsed.n_clusters), -1e9)
             log_chance = torch.log_softmax(logits, dim=1)

@@ -28,7 +28,9 @@ MORE_MOVES = (0.35, 0.1)  # chance of a second and of a third move in one trial
 DRAWS_PER_TRIAL = 4  # placements met before are not tried again, so more are drawn than needed
 LARGEST_GAIN, LARGEST_LOSS = 4.0, 0.0  # of one trial, in typical changes; losses teach nothing beyond "no gain"
 SCALE_MEMORY = 0.9
-REORDERED, LEAD_SHARE = 0.3, 0.05  # share of trials that change the order, and by how much of the value
+PRIOR = np.array([0.0, 0.0, -0.2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], dtype=np.float32)
+FADE = 0.0
+REORDERED, LEAD_SHARE = 0.05, 0.05  # share of trials that change the order, and by how much of the value
 PATIENCE = 40  # steps without progress, then the search begins again near its best placement
 SHAKEN_SHARE = 0.05
 
@@ -75,6 +77,7 @@ class MoveLearner:
         self._random, self._seed = OwnRandomness(seed), seed
         self._device: IntArray | None = None
         self._lead_s: FloatArray | None = None
+        self._union: IntArray | None = None
         self._value, self._scale, self._stale, self._whole = math.inf, 0.0, 0, 0
         self._seen: set[int] = set()
         self._ordered = settings.by_rank and problem.execution == "overlap"
@@ -85,7 +88,7 @@ class MoveLearner:
             return self._start(most)
         with self._random():
             choice = self._look(self._device)
-            drawn = self._draw(choice, min(self.settings.batch, most))
+            drawn = self._with_union(self._draw(choice, min(self.settings.batch, most)))
             if not len(drawn.rows) or self._stale >= PATIENCE:
                 return self._shake()
             rows, judged = self.trials.judge(drawn.rows, drawn.lead_s)
@@ -94,6 +97,7 @@ class MoveLearner:
             now = self._value + weight * float(self._work(self._device[None])[0])
             self._learn(choice.logits, drawn.chosen, _log_ratio(now, score))
         best = int(score.argmin())
+        self._union = _combined(self._device, rows[np.argsort(-score)], np.sort(score)[::-1] < now)
         self._stale = 0 if score[best] < now else self._stale + 1
         if score[best] <= now:
             self._device, self._value = rows[best], float(judged.score_s[best])
@@ -138,7 +142,9 @@ class MoveLearner:
         first = torch.tensor(np.cumsum([0, *(p.n_clusters for p in parsed[:-1])]))
         row = first[moves.level] + torch.from_numpy(moves.cluster)
         embedding = torch.cat([p.embedding for p in parsed])[row]
-        logits = self.policy.head(embedding, torch.from_numpy(moves.features))
+        logits = self.policy.head(embedding, torch.from_numpy(moves.features)) + torch.from_numpy(
+            PRIOR @ moves.features.T
+        )
         return _Choice(moves, logits, parsed[min(1, len(parsed) - 1)].n_clusters)
 
     def _draw(self, choice: _Choice, wanted: int) -> _Drawn:
@@ -173,6 +179,15 @@ class MoveLearner:
                 fresh.append(i)
         return _Drawn(chosen.numpy()[fresh], rows[fresh], None if lead_s is None else lead_s[fresh])
 
+    def _with_union(self, drawn: _Drawn) -> _Drawn:
+        """Try all gains of the last step together, in the place of one drawn trial."""
+        union, self._union = self._union, None
+        if union is None or not len(drawn.rows) or _key(union) in self._seen:
+            return drawn
+        self._seen.add(_key(union))
+        drawn.rows[-1], drawn.chosen[-1] = union, -1
+        return drawn
+
     def _learn(self, logits: Tensor, chosen: NDArray[np.int64], gain: NDArray[np.float64]) -> None:
         """Policy gradient: log-ratio gains in units of the typical change, less their mean; an entropy bonus."""
         finite = gain[np.isfinite(gain)]
@@ -194,7 +209,8 @@ class MoveLearner:
     def _work_weight(self, left: int) -> float:
         """Of priced work in the score: it shows progress where values are flat, and fades out towards the end."""
         self._whole = max(self._whole, left)
-        return self.settings.work_weight * left / self._whole if self._ordered else 0.0
+        share = min(1.0, 3 * left / self._whole) if FADE else 1.0
+        return self.settings.work_weight * share if self._ordered else 0.0
 
     def _work(self, rows: IntArray) -> NDArray[np.float64]:
         time_s = np.take_along_axis(self.trials.groups.time_s[None], rows[:, :, None].astype(np.int64), axis=2)[:, :, 0]
@@ -206,6 +222,7 @@ class MoveLearner:
             "random": self._random.state,
             "device": as_tensor(self._device),
             "lead_s": as_tensor(self._lead_s),
+            "union": as_tensor(self._union),
             "numbers": [self._value, self._scale, self._stale, self._whole],
             "seen": torch.tensor(sorted(self._seen), dtype=torch.int64),
         }
@@ -214,9 +231,19 @@ class MoveLearner:
         self.trials.restore(state["trials"])
         self._random.state = state["random"]
         self._device = as_array(state["device"])
-        self._lead_s = as_array(state["lead_s"])
+        self._lead_s, self._union = as_array(state["lead_s"]), as_array(state["union"])
         self._value, self._scale, self._stale, self._whole = state["numbers"]
         self._seen = set(state["seen"].tolist())
+
+
+def _combined(device: IntArray, rows: IntArray, is_gain: NDArray[np.bool_]) -> IntArray | None:
+    """All changes of the rows that are gains, later rows on top; ``None`` if there are not at least two."""
+    if is_gain.sum() < 2:
+        return None
+    union = device.copy()
+    for row in rows[is_gain]:
+        union = np.where(row != device, row, union)
+    return union
 
 
 def _log_ratio(before: float, after: NDArray[np.float64]) -> NDArray[np.float64]:
