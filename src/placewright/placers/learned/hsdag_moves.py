@@ -17,6 +17,7 @@ from placewright.placers.annealing.search import work_prices
 from placewright.placers.learned.features import Vocabulary, node_features
 from placewright.placers.learned.groups import group_graph
 from placewright.placers.learned.hsdag_settings import Settings
+from placewright.placers.learned.kin import standing_clusters
 from placewright.placers.learned.moves import MOVE_WIDTH, STATE_WIDTH, Moves, MoveSpace, moved
 from placewright.placers.learned.network import MoveHead, StructureNet
 from placewright.placers.learned.rewards import Rewards, single_device_rows
@@ -74,6 +75,7 @@ class MoveLearner:
         self.space = MoveSpace(problem, groups)
         self._features = torch.from_numpy(node_features(problem, groups, vocabulary, settings.blocks))
         self._edges = torch.from_numpy(groups.edges)
+        self._standing = standing_clusters(problem, groups) if settings.kin else []
         self._random, self._seed = OwnRandomness(seed), seed
         self._device: IntArray | None = None
         self._lead_s: FloatArray | None = None
@@ -138,10 +140,15 @@ class MoveLearner:
         x = torch.cat([self._features, torch.from_numpy(self.space.state_features(now))], dim=1)
         levels = self.settings.levels or None
         parsed = self.policy.structure(x, self._edges, levels, self.settings.parsing_noise)
-        moves = self.space.moves(now, [p.cluster_of_group.numpy() for p in parsed])
-        first = torch.tensor(np.cumsum([0, *(p.n_clusters for p in parsed[:-1])]))
+        clusters = [p.cluster_of_group.numpy() for p in parsed]
+        embeddings = [p.embedding for p in parsed]
+        for labels in self._standing:
+            clusters.append(labels)
+            embeddings.append(_mean_embedding(parsed[0].embedding, torch.from_numpy(labels)))
+        moves = self.space.moves(now, clusters)
+        first = torch.tensor(np.cumsum([0, *(len(e) for e in embeddings[:-1])]))
         row = first[moves.level] + torch.from_numpy(moves.cluster)
-        embedding = torch.cat([p.embedding for p in parsed])[row]
+        embedding = torch.cat(embeddings)[row]
         logits = self.policy.head(embedding, torch.from_numpy(moves.features)) + torch.from_numpy(
             PRIOR @ moves.features.T
         )
@@ -234,6 +241,12 @@ class MoveLearner:
         self._lead_s, self._union = as_array(state["lead_s"]), as_array(state["union"])
         self._value, self._scale, self._stale, self._whole = state["numbers"]
         self._seen = set(state["seen"].tolist())
+
+
+def _mean_embedding(embedding: Tensor, cluster: Tensor) -> Tensor:
+    n = int(cluster.max()) + 1
+    total = torch.zeros(n, embedding.shape[1]).index_add(0, cluster, embedding)
+    return total / torch.bincount(cluster, minlength=n).clamp(min=1).unsqueeze(1)
 
 
 def _combined(device: IntArray, rows: IntArray, is_gain: NDArray[np.bool_]) -> IntArray | None:
