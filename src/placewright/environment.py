@@ -23,6 +23,8 @@ else:
     except ImportError as error:
         raise MissingExtraError("gymnasium", "learn") from error
 
+NO_VALUE = 1000.0  # what stands for no value at all, in times of the best single device
+
 
 class PlacementEnv(_Base):
     """Groups are placed one after another, in topological order; an action is the device of the next one.
@@ -52,9 +54,9 @@ class PlacementEnv(_Base):
         self._rows = self._start.copy()
         self._next, self._value, self._is_valid = 0, self._reference, True
         self.action_space = spaces.Discrete(n_devices)
-        self.observation_space = spaces.Dict(
+        self.observation_space = spaces.Dict(  # type: ignore[assignment]
             {
-                "time": spaces.Box(0.0, np.inf, (n_groups, n_devices), np.float32),
+                "time": spaces.Box(0.0, float(np.finfo(np.float32).max), (n_groups, n_devices), np.float32),
                 "device": spaces.MultiDiscrete([n_devices] * n_groups),
                 "next": spaces.Discrete(n_groups),
             }
@@ -91,11 +93,11 @@ class PlacementEnv(_Base):
     def _judge(self) -> None:
         result = evaluate_many(self.problem, self.device_of_op[None])
         # Where calls wait in a circle there is no value: worse than anything, but finite for the learner's sake.
-        self._value = float(min(result.value[0], 10 * self._reference))
+        self._value = float(result.value[0]) if np.isfinite(result.value[0]) else NO_VALUE * self._reference
         self._is_valid = bool(result.is_valid[0])
 
     def _observation(self) -> dict[str, NDArray[Any]]:
-        return {"time": self._times, "device": self._rows.copy(), "next": np.int64(self._next)}  # type: ignore[dict-item]
+        return {"time": self._times.copy(), "device": self._rows.copy(), "next": np.int64(self._next)}  # type: ignore[dict-item]
 
     def _info(self) -> dict[str, Any]:
         mask = self._units.allowed[self._next].astype(np.int8)

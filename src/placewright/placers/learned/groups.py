@@ -48,7 +48,7 @@ def group_graph(problem: Problem, rule: Rule = "none") -> GroupGraph:
     label = unit
     if rule != "none":
         label = _united(unit, colocation_groups(problem.graph, rule).label.astype(np.int64))
-        usable = _takes_all(problem, label).any(axis=1)
+        usable: BoolArray = np.asarray(_takes_all(problem, label).any(axis=1))
         label = np.where(usable[label], label, label.max() + 1 + unit)
     _, first, dense = np.unique(label, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))

@@ -17,7 +17,6 @@ from placewright.placers.annealing.search import work_prices
 from placewright.placers.learned.features import Vocabulary, node_features
 from placewright.placers.learned.groups import group_graph
 from placewright.placers.learned.hsdag_settings import Settings
-from placewright.placers.learned.kin import standing_clusters
 from placewright.placers.learned.moves import MOVE_WIDTH, STATE_WIDTH, Moves, MoveSpace, moved
 from placewright.placers.learned.network import MoveHead, StructureNet
 from placewright.placers.learned.rewards import Rewards, single_device_rows
@@ -29,9 +28,7 @@ MORE_MOVES = (0.35, 0.1)  # chance of a second and of a third move in one trial
 DRAWS_PER_TRIAL = 4  # placements met before are not tried again, so more are drawn than needed
 LARGEST_GAIN, LARGEST_LOSS = 4.0, 0.0  # of one trial, in typical changes; losses teach nothing beyond "no gain"
 SCALE_MEMORY = 0.9
-PRIOR = np.array([0.0, 0.0, -0.2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], dtype=np.float32)
-FADE = 0.0
-REORDERED, LEAD_SHARE = 0.05, 0.05  # share of trials that change the order, and by how much of the value
+REORDERED, LEAD_SHARE = 0.4, 0.05  # share of the last trials that change the order, and by how much of the value
 PATIENCE = 40  # steps without progress, then the search begins again near its best placement
 SHAKEN_SHARE = 0.05
 
@@ -75,11 +72,10 @@ class MoveLearner:
         self.space = MoveSpace(problem, groups)
         self._features = torch.from_numpy(node_features(problem, groups, vocabulary, settings.blocks))
         self._edges = torch.from_numpy(groups.edges)
-        self._standing = standing_clusters(problem, groups) if settings.kin else []
         self._random, self._seed = OwnRandomness(seed), seed
         self._device: IntArray | None = None
         self._lead_s: FloatArray | None = None
-        self._union: IntArray | None = None
+        self._progress = 0.0  # share of the evaluations that are done
         self._value, self._scale, self._stale, self._whole = math.inf, 0.0, 0, 0
         self._seen: set[int] = set()
         self._ordered = settings.by_rank and problem.execution == "overlap"
@@ -90,7 +86,7 @@ class MoveLearner:
             return self._start(most)
         with self._random():
             choice = self._look(self._device)
-            drawn = self._with_union(self._draw(choice, min(self.settings.batch, most)))
+            drawn = self._draw(choice, min(self.settings.batch, most))
             if not len(drawn.rows) or self._stale >= PATIENCE:
                 return self._shake()
             rows, judged = self.trials.judge(drawn.rows, drawn.lead_s)
@@ -99,7 +95,6 @@ class MoveLearner:
             now = self._value + weight * float(self._work(self._device[None])[0])
             self._learn(choice.logits, drawn.chosen, _log_ratio(now, score))
         best = int(score.argmin())
-        self._union = _combined(self._device, rows[np.argsort(-score)], np.sort(score)[::-1] < now)
         self._stale = 0 if score[best] < now else self._stale + 1
         if score[best] <= now:
             self._device, self._value = rows[best], float(judged.score_s[best])
@@ -112,6 +107,7 @@ class MoveLearner:
         allowed = torch.from_numpy(groups.allowed).float()
         anywhere = torch.multinomial(allowed, 1).squeeze(1).numpy()
         hit = (torch.rand(groups.n_groups) < max(SHAKEN_SHARE, 2 / groups.n_groups)).numpy()
+        assert self._device is not None
         best = self.trials.best_device_of_op
         base = self._device if best is None else best[groups.first_op]
         rows, judged = self.trials.judge(np.where(hit, anywhere, base)[None].astype(np.int32))
@@ -140,24 +136,17 @@ class MoveLearner:
         x = torch.cat([self._features, torch.from_numpy(self.space.state_features(now))], dim=1)
         levels = self.settings.levels or None
         parsed = self.policy.structure(x, self._edges, levels, self.settings.parsing_noise)
-        clusters = [p.cluster_of_group.numpy() for p in parsed]
-        embeddings = [p.embedding for p in parsed]
-        for labels in self._standing:
-            clusters.append(labels)
-            embeddings.append(_mean_embedding(parsed[0].embedding, torch.from_numpy(labels)))
-        moves = self.space.moves(now, clusters)
-        first = torch.tensor(np.cumsum([0, *(len(e) for e in embeddings[:-1])]))
+        moves = self.space.moves(now, [p.cluster_of_group.numpy() for p in parsed])
+        first = torch.tensor(np.cumsum([0, *(p.n_clusters for p in parsed[:-1])]))
         row = first[moves.level] + torch.from_numpy(moves.cluster)
-        embedding = torch.cat(embeddings)[row]
-        logits = self.policy.head(embedding, torch.from_numpy(moves.features)) + torch.from_numpy(
-            PRIOR @ moves.features.T
-        )
+        embedding = torch.cat([p.embedding for p in parsed])[row]
+        logits = self.policy.head(embedding, torch.from_numpy(moves.features))
         return _Choice(moves, logits, parsed[min(1, len(parsed) - 1)].n_clusters)
 
     def _draw(self, choice: _Choice, wanted: int) -> _Drawn:
         """Draw trials by the policy: different first moves, sometimes a second and a third one; none met before.
 
-        Under ``overlap`` some trials put one more part forward or back in the order instead of meeting a new placement.
+        Under ``overlap`` some trials, more and more of them, put a part forward or back in the order.
         """
         assert self._device is not None
         chance = torch.softmax(choice.logits.detach(), dim=0)
@@ -171,7 +160,7 @@ class MoveLearner:
             chosen[:, k + 1] = torch.where(torch.rand(draws) < share, more, chosen[:, k + 1])
         lead_s, reordered = None, np.zeros(draws, dtype=np.bool_)
         if self._ordered:
-            reordered = (torch.rand(draws) < REORDERED).numpy()
+            reordered = (torch.rand(draws) < REORDERED * self._progress).numpy()
             chosen[torch.from_numpy(reordered) & (torch.rand(draws) < 0.5)] = -1
             part = torch.multinomial(chance, draws, replacement=True).numpy()
             shift_s = LEAD_SHARE * self._value * torch.randn(draws, dtype=torch.float64).numpy() * reordered
@@ -185,15 +174,6 @@ class MoveLearner:
                 self._seen.add(key)
                 fresh.append(i)
         return _Drawn(chosen.numpy()[fresh], rows[fresh], None if lead_s is None else lead_s[fresh])
-
-    def _with_union(self, drawn: _Drawn) -> _Drawn:
-        """Try all gains of the last step together, in the place of one drawn trial."""
-        union, self._union = self._union, None
-        if union is None or not len(drawn.rows) or _key(union) in self._seen:
-            return drawn
-        self._seen.add(_key(union))
-        drawn.rows[-1], drawn.chosen[-1] = union, -1
-        return drawn
 
     def _learn(self, logits: Tensor, chosen: NDArray[np.int64], gain: NDArray[np.float64]) -> None:
         """Policy gradient: log-ratio gains in units of the typical change, less their mean; an entropy bonus."""
@@ -214,10 +194,10 @@ class MoveLearner:
         self.optimiser.step()
 
     def _work_weight(self, left: int) -> float:
-        """Of priced work in the score: it shows progress where values are flat, and fades out towards the end."""
+        """Of priced work in the score: it shows progress where values are flat, and fades out in the second half."""
         self._whole = max(self._whole, left)
-        share = min(1.0, 3 * left / self._whole) if FADE else 1.0
-        return self.settings.work_weight * share if self._ordered else 0.0
+        self._progress = 1 - left / self._whole
+        return self.settings.work_weight * min(1.0, 2 - 2 * self._progress) if self._ordered else 0.0
 
     def _work(self, rows: IntArray) -> NDArray[np.float64]:
         time_s = np.take_along_axis(self.trials.groups.time_s[None], rows[:, :, None].astype(np.int64), axis=2)[:, :, 0]
@@ -229,8 +209,7 @@ class MoveLearner:
             "random": self._random.state,
             "device": as_tensor(self._device),
             "lead_s": as_tensor(self._lead_s),
-            "union": as_tensor(self._union),
-            "numbers": [self._value, self._scale, self._stale, self._whole],
+            "numbers": [self._value, self._scale, self._stale, self._whole, self._progress],
             "seen": torch.tensor(sorted(self._seen), dtype=torch.int64),
         }
 
@@ -238,25 +217,9 @@ class MoveLearner:
         self.trials.restore(state["trials"])
         self._random.state = state["random"]
         self._device = as_array(state["device"])
-        self._lead_s, self._union = as_array(state["lead_s"]), as_array(state["union"])
-        self._value, self._scale, self._stale, self._whole = state["numbers"]
+        self._lead_s = as_array(state["lead_s"])
+        self._value, self._scale, self._stale, self._whole, self._progress = state["numbers"]
         self._seen = set(state["seen"].tolist())
-
-
-def _mean_embedding(embedding: Tensor, cluster: Tensor) -> Tensor:
-    n = int(cluster.max()) + 1
-    total = torch.zeros(n, embedding.shape[1]).index_add(0, cluster, embedding)
-    return total / torch.bincount(cluster, minlength=n).clamp(min=1).unsqueeze(1)
-
-
-def _combined(device: IntArray, rows: IntArray, is_gain: NDArray[np.bool_]) -> IntArray | None:
-    """All changes of the rows that are gains, later rows on top; ``None`` if there are not at least two."""
-    if is_gain.sum() < 2:
-        return None
-    union = device.copy()
-    for row in rows[is_gain]:
-        union = np.where(row != device, row, union)
-    return union
 
 
 def _log_ratio(before: float, after: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -77,8 +77,8 @@ class MoveSpace:
     def moves(self, now: Situation, cluster_of_group: list[NDArray[np.int64]]) -> Moves:
         """List the moves of all levels. A part is the share of a cluster that is on one device now."""
         listed = [self._moves_of_level(i, now, labels) for i, labels in enumerate(cluster_of_group)]
-        joined = [np.concatenate([m[k] for m in listed]) for k in range(5)]
-        return Moves(*joined, part_of_group=np.stack([m[5] for m in listed]))
+        level, part, device, cluster, features = (np.concatenate([m[k] for m in listed]) for k in range(5))
+        return Moves(level, part, device, cluster, features, np.stack([m[5] for m in listed]))
 
     def _moves_of_level(self, level: int, now: Situation, cluster_of_group: NDArray[np.int64]) -> tuple[Any, ...]:
         n_devices, device = self.groups.n_devices, now.device

@@ -92,7 +92,7 @@ class RnnLearner:
             baseline = mean if math.isnan(self._baseline) else self._baseline
             loss = reinforce_loss(score, baseline, log_chance) - ENTROPY * entropy.mean() / len(self._x)
             self.optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             nn.utils.clip_grad_norm_(self.policy.parameters(), MOST_GRADIENT)
             self.optimiser.step()
             self._baseline = BASELINE_MEMORY * baseline + (1 - BASELINE_MEMORY) * mean
