@@ -26,12 +26,15 @@ class FakeRuntime:
     def __init__(self, problem: Problem, refused: str = "") -> None:
         self.problem, self.refused = problem, refused
         self.started: list[Mapping[str, str]] = []
+        self.killed_at = 0
 
     def live(self) -> Any:
         return SimpleNamespace(graph=self.problem.graph, inputs=[], start=self.start, runtime="fake")
 
     def start(self, devices: Mapping[str, str], cluster: Any, starts: Any) -> Any:
         self.started.append(dict(devices))
+        if len(self.started) == self.killed_at:
+            raise KeyboardInterrupt
         if self.refused in devices.values():
             raise RuntimeError("this device is broken")
         return _Executor()
@@ -73,18 +76,20 @@ def test_a_placement_that_cannot_run_is_the_worst_of_all(problem: Problem, tmp_p
     assert np.isinf(judged.value[1])
 
 
-def test_a_search_that_was_cut_off_measures_only_what_is_missing(problem: Problem, tmp_path: Path) -> None:
+def test_a_killed_search_goes_the_same_way_and_measures_only_what_is_missing(problem: Problem, tmp_path: Path) -> None:
     runtime = FakeRuntime(problem)
     live = runtime.live()
 
-    def search(evaluations: int) -> int:
+    def search() -> None:
         with Memo(tmp_path / "memo.sqlite", "here") as memo:
             placer = get_placer("hsdag", rewards=lambda p: MeasuredRewards(p, live, memo, repeats=1, warm_up=0))
-            placer.place(problem, Budget(60, evaluations=evaluations), 0)
-        return len(runtime.started)
+            placer.place(problem, Budget(60, evaluations=40), 0)
 
-    after_part = search(20)
-    after_all = search(40)
+    runtime.killed_at = 20
+    with pytest.raises(KeyboardInterrupt):
+        search()
+    runtime.killed_at = 0
+    search()
     asked = [tuple(sorted(devices.items())) for devices in runtime.started]
-    assert len(set(asked)) == len(asked)
-    assert after_part < after_all <= 40
+    assert len(set(asked)) == len(asked) - 1  # the run that was cut off is the only one made twice
+    assert len(set(asked)) <= 40
