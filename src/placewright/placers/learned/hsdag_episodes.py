@@ -21,6 +21,7 @@ from placewright.placers.learned.training import OwnRandomness, Report, Trials
 from placewright.placers.lists.starts import constructive_starts
 from placewright.problem import Problem
 
+STARTS_S = 60.0  # for list schedules
 FAILED_S = 1e10  # what the released code takes for the time of a failed or forbidden placement
 
 
@@ -83,7 +84,7 @@ class EpisodeLearner:
         groups = self.trials.groups
         rows = single_device_rows(groups.allowed)
         if self.settings.starts:
-            listed = [s.device_of_op for s in constructive_starts(self.problem, Budget(5.0), self._seed)]
+            listed = [s.device_of_op for s in constructive_starts(self.problem, Budget(STARTS_S), self._seed)]
             rows = np.concatenate([rows, *(row[groups.first_op][None] for row in listed)]).astype(np.int32)
         _, judged = self.trials.judge(rows[: max(1, most)])
         finite = judged.score_s[np.isfinite(judged.score_s)]

@@ -29,6 +29,7 @@ DRAWS_PER_TRIAL = 4  # placements met before are not tried again, so more are dr
 LARGEST_GAIN, LARGEST_LOSS = 4.0, 0.0  # of one trial, in typical changes; losses teach nothing beyond "no gain"
 SCALE_MEMORY = 0.9
 REORDERED, LEAD_SHARE = 0.4, 0.05  # share of the last trials that change the order, and by how much of the value
+STARTS_S = 60.0  # for list schedules; long, because what is left out for lack of time depends on the machine
 PATIENCE = 40  # steps without progress, then the search begins again near its best placement
 SHAKEN_SHARE = 0.05
 
@@ -78,7 +79,7 @@ class MoveLearner:
         self._progress = 0.0  # share of the evaluations that are done
         self._value, self._scale, self._stale, self._whole = math.inf, 0.0, 0, 0
         self._seen: set[int] = set()
-        self._ordered = settings.by_rank and problem.execution == "overlap"
+        self._ordered = rewards.has_order
         self._price = problem.n_devices * work_prices(problem)
 
     def step(self, most: int) -> Report:
@@ -121,7 +122,7 @@ class MoveLearner:
         groups = self.trials.groups
         rows = single_device_rows(groups.allowed)
         if self.settings.starts:
-            starts = constructive_starts(self.problem, Budget(5.0), self._seed)
+            starts = constructive_starts(self.problem, Budget(STARTS_S), self._seed)
             listed = [s.device_of_op[groups.first_op] for s in starts]
             rows = np.concatenate([rows, *(row[None] for row in listed)]).astype(np.int32)
         rows, judged = self.trials.judge(rows[: max(most, 1)])

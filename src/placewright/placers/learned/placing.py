@@ -11,6 +11,7 @@ from placewright.placers.base import Found, Placer
 from placewright.problem import Problem
 
 if TYPE_CHECKING:
+    from placewright.placement import Placement
     from placewright.placers.learned.rewards import Rewards
     from placewright.placers.learned.training import PlacingLearner
 
@@ -32,6 +33,21 @@ class LearnedPlacer(Placer):
     def by_rank(self) -> bool:
         """Whether ready ops run by the longest way left, not by arrival, where rewards are simulated."""
         return False
+
+    def place(self, problem: Problem, budget: Budget | None = None, seed: int = 0) -> Placement:
+        """As every placer; but where rewards are measured, they decide: single devices are among the trials.
+
+        The placement's value is then still the model's, which may be worse than a single device's.
+        """
+        from placewright.evaluate import prove_infeasible
+
+        if self.make_rewards is None or prove_infeasible(problem):
+            return super().place(problem, budget, seed)
+        self.check_installed()
+        budget = budget or Budget()
+        began = budget.elapsed_s()
+        found = self.search(problem, budget, seed)
+        return self._finished(problem, found, seed, budget.elapsed_s() - began)
 
     @abstractmethod
     def learner(self, problem: Problem, rewards: Rewards, seed: int) -> PlacingLearner:
@@ -65,4 +81,5 @@ class LearnedPlacer(Placer):
         best = learner.trials.best_device_of_op
         if best is None:
             return Found(None, evaluations=rewards.evaluations, note="no valid placement was met")
-        return Found(best, priority=learner.trials.order(), evaluations=rewards.evaluations)
+        note = f"measured {learner.trials.best_value:.6g} s" if measured else ""
+        return Found(best, priority=learner.trials.order(), evaluations=rewards.evaluations, note=note)

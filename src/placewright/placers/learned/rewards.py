@@ -26,9 +26,10 @@ class Judged(NamedTuple):
 
 
 class Rewards(Protocol):
-    """Judges placements, and counts how many it has judged."""
+    """Judges placements, and counts how many it has judged; ``has_order``: the order of ready ops can be chosen."""
 
     evaluations: int
+    has_order: bool
 
     def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> Judged:
         """Judge placements [batch, ops]; ``lead_s`` [batch, ops] puts ops forward by so much, where order matters."""
@@ -45,18 +46,18 @@ class SimulatedRewards:
 
     def __init__(self, problem: Problem, *, by_rank: bool = True) -> None:
         self.problem, self.evaluations = problem, 0
-        self._by_rank = by_rank and problem.execution == "overlap"
+        self.has_order = by_rank and problem.execution == "overlap"
 
     def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> Judged:
         self.evaluations += len(rows)
-        result = evaluate_many(self.problem, rows, self._priorities(rows, lead_s) if self._by_rank else None)
+        result = evaluate_many(self.problem, rows, self._priorities(rows, lead_s) if self.has_order else None)
         total = max(float(self.problem.memory_bytes.sum() + self.problem.arrays.live_bytes.sum()), 1.0)
         score = result.value * (1 + MEMORY_PENALTY * result.excess_bytes / total)
         return Judged(result.value, result.is_valid, score)
 
     def order_of(self, device_of_op: IntArray, lead_s: FloatArray | None = None) -> FloatArray | None:
         lead = None if lead_s is None else lead_s[None]
-        return self._priorities(device_of_op[None], lead)[0] if self._by_rank else None
+        return self._priorities(device_of_op[None], lead)[0] if self.has_order else None
 
     def _priorities(self, rows: IntArray, lead_s: FloatArray | None) -> FloatArray:
         way = ways_left(self.problem, rows)
@@ -76,7 +77,7 @@ class MeasuredRewards:
     ) -> None:  # fmt: skip
         from placewright.transfer import transfer_placement
 
-        self.problem, self.evaluations, self.measured = problem, 0, 0
+        self.problem, self.evaluations, self.measured, self.has_order = problem, 0, 0, False
         self._live, self._memo = live, memo
         self._repeats, self._warm_up, self._should_stop = repeats, warm_up, should_stop
         numbers = np.arange(problem.n_ops, dtype=np.int32)
