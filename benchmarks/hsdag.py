@@ -21,6 +21,7 @@ from typing import Any
 
 from placewright.api import load
 from placewright.budget import Budget, Progress
+from placewright.placement import checked_placement
 from placewright.placers import get_placer
 from placewright.placers.base import make_ready, single_device_values
 from placewright.problem import Problem
@@ -107,6 +108,9 @@ def one_run(problem: Problem, placer: str, options: dict[str, Any], budget: Budg
     budget._start = time.monotonic()
     placement = chosen.place(problem, budget, seed)
     seconds = time.perf_counter() - began
+    if placer == "runtime-choice":  # as it is, even where a single device is better
+        device_of_op = chosen.search(problem, budget, seed).device_of_op
+        placement = checked_placement(problem, device_of_op, placer=placer)
     best_at = {m: [p.value for p in seen if p.evaluations <= m] for m in MARKS}
     curve = {str(m): min(values) for m, values in best_at.items() if values}
     return {

@@ -6,7 +6,7 @@ import numpy as np
 
 from placewright.budget import Budget
 from placewright.errors import InputError
-from placewright.placers.base import Found, Placer
+from placewright.placers.base import Found, Placer, best_of
 from placewright.placers.units import movable_units
 from placewright.problem import Problem
 from placewright.text import shown
@@ -34,7 +34,7 @@ class RuntimeChoicePlacer(Placer):
             able = [d for d in order if units.allowed[u, d]]
             row[u] = next((d for d in able if room[d] >= size), able[0])
             room[row[u]] -= size
-        return Found(row[units.unit_of_op], evaluations=1)
+        return best_of(problem, row[None, units.unit_of_op], "the first devices of the list do not hold everything")
 
     def _order(self, problem: Problem) -> list[int]:
         devices = problem.cluster.devices

@@ -30,8 +30,9 @@ LARGEST_GAIN, LARGEST_LOSS = 4.0, 0.0  # of one trial, in typical changes; losse
 SCALE_MEMORY = 0.9
 REORDERED, LEAD_SHARE = 0.4, 0.05  # share of the last trials that change the order, and by how much of the value
 STARTS_S = 60.0  # for list schedules; long, because what is left out for lack of time depends on the machine
-PATIENCE = 40  # steps without progress, then the search begins again near its best placement
-SHAKEN_SHARE = 0.05
+FADING = 1 / 3  # share of the evaluations over which priced work fades out of the score
+PATIENCE = 40  # steps without progress, then some moves are made at random
+SHAKING_MOVES = 4
 
 
 class MovePolicy(nn.Module):
@@ -89,7 +90,7 @@ class MoveLearner:
             choice = self._look(self._device)
             drawn = self._draw(choice, min(self.settings.batch, most))
             if not len(drawn.rows) or self._stale >= PATIENCE:
-                return self._shake()
+                return self._shake(choice)
             rows, judged = self.trials.judge(drawn.rows, drawn.lead_s)
             weight = self._work_weight(most)
             score = judged.score_s + weight * self._work(rows)
@@ -102,20 +103,21 @@ class MoveLearner:
             self._lead_s = None if drawn.lead_s is None else drawn.lead_s[best]
         return self.trials.report(judged.value, choice.clusters)
 
-    def _shake(self) -> Report:
-        """Nothing new is in reach: begin again from the best placement with some groups anywhere."""
-        groups = self.trials.groups
-        allowed = torch.from_numpy(groups.allowed).float()
-        anywhere = torch.multinomial(allowed, 1).squeeze(1).numpy()
-        hit = (torch.rand(groups.n_groups) < max(SHAKEN_SHARE, 2 / groups.n_groups)).numpy()
+    def _shake(self, choice: _Choice) -> Report:
+        """Nothing better is in reach: some moves at random, from the best placement where the value alone counts."""
+        groups, best = self.trials.groups, self.trials.best_device_of_op
+        if best is not None and self._progress > 1 - FADING:
+            self._device = best[groups.first_op]
+            lead_s = self.trials.best_lead_s
+            self._lead_s = None if lead_s is None else lead_s[groups.first_op]
         assert self._device is not None
-        best = self.trials.best_device_of_op
-        base = self._device if best is None else best[groups.first_op]
-        rows, judged = self.trials.judge(np.where(hit, anywhere, base)[None].astype(np.int32))
-        self._device, self._value = rows[0], float(judged.score_s[0])
-        self._lead_s, self._stale = None, 0
+        count = len(choice.moves.level)
+        chosen = torch.randint(count, (1, SHAKING_MOVES)).numpy() if count else np.full((1, 1), -1)
+        row = moved(self._device, choice.moves, chosen) if count else self._device[None]
+        rows, judged = self.trials.judge(row, None if self._lead_s is None else self._lead_s[None])
+        self._device, self._value, self._stale = rows[0], float(judged.score_s[0]), 0
         self._seen.add(_key(rows[0]))
-        return self.trials.report(judged.value, groups.n_groups)
+        return self.trials.report(judged.value, choice.clusters)
 
     def _start(self, most: int) -> Report:
         """Everything on each device, then list schedules: the best of them is where the search begins."""
@@ -195,10 +197,12 @@ class MoveLearner:
         self.optimiser.step()
 
     def _work_weight(self, left: int) -> float:
-        """Of priced work in the score: it shows progress where values are flat, and fades out in the second half."""
+        """Of priced work in the score: it shows progress where values are flat, and fades out in the end."""
         self._whole = max(self._whole, left)
         self._progress = 1 - left / self._whole
-        return self.settings.work_weight * min(1.0, 2 - 2 * self._progress) if self._ordered else 0.0
+        if not self._ordered:
+            return 0.0
+        return self.settings.work_weight * min(1.0, (1 - self._progress) / FADING)
 
     def _work(self, rows: IntArray) -> NDArray[np.float64]:
         time_s = np.take_along_axis(self.trials.groups.time_s[None], rows[:, :, None].astype(np.int64), axis=2)[:, :, 0]

@@ -40,7 +40,7 @@ class Settings:
     allow_single_device: bool = True
     starts: bool = True
     by_rank: bool = True  # order of ready ops under "overlap": longest way left first
-    work_weight: float = 0.75  # of priced work in the score by which moves are judged, where values are flat
+    work_weight: float = 1.0  # of priced work in the score by which moves are judged, where values are flat
     parsing_noise: float = 1.0
 
     def document(self) -> dict[str, Any]:
