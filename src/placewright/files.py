@@ -44,6 +44,11 @@ def read_json(path: str | Path) -> Any:
 
 def write_whole(path: str | Path, text: str) -> None:
     """Write a text file so that a reader finds the old content or the new one, never a part."""
+    write_whole_bytes(path, text.encode("utf-8", errors="surrogatepass"))
+
+
+def write_whole_bytes(path: str | Path, content: bytes) -> None:
+    """:func:`write_whole` for any content."""
     target = Path(path)
     where = shown(str(path), limit=200)
     try:
@@ -52,8 +57,8 @@ def write_whole(path: str | Path, text: str) -> None:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{where}: cannot be written: {shown(reason)}") from error
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o666 & ~_umask())

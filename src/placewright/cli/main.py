@@ -18,6 +18,7 @@ from placewright.cli.place import place
 from placewright.cli.placers import placers
 from placewright.cli.profile import profile
 from placewright.cli.run import run as run_verb
+from placewright.cli.train import train
 from placewright.errors import PlacewrightError
 from placewright.text import shown
 
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (place, evaluate, compare, profile, placers, models, devices):
+for verb in (place, evaluate, compare, profile, train, placers, models, devices):
     app.command()(verb)
 app.command("run")(run_verb)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -54,6 +55,28 @@ Shape = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print the result line only")]
 SplitFile = Annotated[str | None, typer.Option("--split", help="the split that placer 'expert' reads")]
+PolicyFile = Annotated[str | None, typer.Option("--policy", help="a policy by 'train', for learned placers")]
+Variant = Annotated[str | None, typer.Option("--variant", help="hsdag: ours, paper or released")]
+Measure = Annotated[
+    str | None, typer.Option("--measure", metavar="RUNTIME", help="run candidates for real, return the fastest")
+]
+MemoFile = Annotated[
+    Path | None, typer.Option("--memo", help="file of measurements, for --measure", show_default=False)
+]
+
+
+def measured_rewards(model: str, runtime: str, memo: Path) -> Any:
+    """How a learned placer gets its rewards from real execution."""
+
+    def make(problem: Problem) -> Any:
+        from placewright.execute.live import open_live
+        from placewright.execute.memo import Memo
+        from placewright.placers.learned.rewards import MeasuredRewards, measurement_context
+
+        live = open_live(model, runtime)
+        return MeasuredRewards(problem, live, Memo(memo, measurement_context(problem, live)))
+
+    return make
 
 
 def load_problem(

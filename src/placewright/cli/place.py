@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -31,12 +31,10 @@ def place(
     communication: o.CommunicationName = "added",
     replicas: o.Replicas = 1,
     split: o.SplitFile = None,
-    measure: Annotated[
-        str | None, typer.Option("--measure", metavar="RUNTIME", help="run the best candidates, return the fastest")
-    ] = None,
-    memo: Annotated[
-        Path | None, typer.Option("--memo", help="file of measurements, for --measure", show_default=False)
-    ] = None,
+    policy: o.PolicyFile = None,
+    variant: o.Variant = None,
+    measure: o.Measure = None,
+    memo: o.MemoFile = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="write the placement as JSON")] = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -55,22 +53,29 @@ def place(
     from placewright.cli.running import default_memo, run_placer, run_placer_measured
     from placewright.execute.live import open_live
     from placewright.frontends.base import parse_shapes
-    from placewright.placers.registry import get_placer
+    from placewright.placers.registry import get_placer, get_placer_class
 
     seconds = parse_seconds(budget)
-    chosen = get_placer(placer, **({"split": split} if split is not None else {}))
+    wishes = {"split": split, "policy": policy, "variant": variant}
+    options = {name: value for name, value in wishes.items() if value is not None}
+    # Learned placers learn from every run; of what others find, the best candidates are run at the end.
+    learns = measure is not None and "rewards" in inspect.signature(get_placer_class(placer)).parameters
+    kept = memo or default_memo()
+    if measure is not None and learns:
+        options["rewards"] = o.measured_rewards(model, measure, kept)
+    chosen = get_placer(placer, **options)
     problem = o.load_problem(
         model, cluster, profile, objective, execution, pin, forbid, together, shape,
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
         max_replicas=replicas,
     )  # fmt: skip
     show_progress = not (as_json or quiet)
-    if measure is None:
+    if measure is None or learns:
         placement = run_placer(chosen, problem, seconds, evaluations, seed, show_progress=show_progress)
     else:
         live = open_live(model, measure, parse_shapes(shape or []))
         placement = run_placer_measured(
-            chosen, problem, seconds, evaluations, seed, live, memo or default_memo(), show_progress=show_progress
+            chosen, problem, seconds, evaluations, seed, live, kept, show_progress=show_progress
         )
     if output is not None and placement.is_valid:
         placement.save(output)

@@ -14,6 +14,7 @@ from placewright.text import shown
 BUILT_IN = {
     "auto": "placewright.placers.auto:AutoPlacer",
     "single": "placewright.placers.single:SinglePlacer",
+    "runtime-choice": "placewright.placers.runtime_choice:RuntimeChoicePlacer",
     "random": "placewright.placers.random:RandomPlacer",
     "topo": "placewright.placers.topo:TopoPlacer",
     "heft": "placewright.placers.heft:HeftPlacer",
@@ -33,6 +34,9 @@ BUILT_IN = {
     "partition": "placewright.placers.partition:PartitionPlacer",
     "greedy": "placewright.placers.greedy:GreedyPlacer",
     "calls-exact": "placewright.placers.exact.calls:CallsExactPlacer",
+    "hsdag": "placewright.placers.learned.hsdag:HsdagPlacer",
+    "placeto": "placewright.placers.learned.placeto:PlacetoPlacer",
+    "rnn": "placewright.placers.learned.rnn:RnnPlacer",
     "expert": "placewright.placers.expert:ExpertPlacer",
 }
 GROUP = "placewright.placers"

@@ -1,0 +1,107 @@
+"""``placewright train``: teach a learned placer on one model or several, and keep the policy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placewright.cli import options as o
+from placewright.errors import InputError
+from placewright.text import shown, time_text
+
+if TYPE_CHECKING:
+    from placewright.placers.learned.schooling import Lesson, School
+
+TRAINABLE = ("hsdag",)
+
+
+def train(
+    placer: Annotated[str, typer.Argument(metavar="PLACER", help="hsdag", show_default=False)],
+    model: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="models or problems to train on", show_default=False)
+    ],
+    output: Annotated[str, typer.Option("-o", "--output", help="the policy to write (.safetensors)")],
+    cluster: o.ClusterName = None,
+    profile: o.ProfileFile = None,
+    execution: o.ExecutionName = None,
+    evaluations: Annotated[int, typer.Option("--evaluations", min=1, help="placements to evaluate per model")] = 2000,
+    budget: o.BudgetText = "10m",
+    seed: o.Seed = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with a training that was stopped")] = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Train a policy; 'place --policy FILE' then starts from it, on these models or on others.
+
+    Example:
+
+    placewright train hsdag zoo:resnet-50 zoo:inception-v3 --cluster flex170 -o policy.safetensors
+    """
+    from placewright.budget import Budget, parse_seconds
+    from placewright.cli.running import interruptible
+    from placewright.placers.base import make_ready
+    from placewright.placers.learned.hsdag import HsdagPlacer
+    from placewright.placers.registry import get_placer_class
+
+    seconds = parse_seconds(budget)
+    if placer not in TRAINABLE:
+        raise InputError(f"placer '{shown(placer)}' cannot be trained; expected {' or '.join(TRAINABLE)}")
+    get_placer_class(placer).check_installed()
+    problems = [o.load_problem(m, cluster, profile, None, execution, None, None, None, None) for m in model]
+    from placewright.placers.learned.hsdag_settings import settings_for
+    from placewright.placers.learned.schooling import School
+    from placewright.placers.learned.schooling import train as run_training
+
+    for problem in problems:
+        make_ready(HsdagPlacer(), problem)
+    school = School(problems, settings_for("ours"), evaluations, seed)
+    limit = Budget(seconds)
+    with _progress(model, school, not (quiet or as_json)) as watch, interruptible(limit, "the policy so far"):
+        finished = run_training(school, Path(output), limit, resume=resume, watch=watch)
+    _show(model, school, output, finished, as_json)
+    if not finished:
+        typer.echo(f"placewright: stopped; --resume goes on from {shown(output, 200)}.checkpoint", err=True)
+
+
+def _show(models: list[str], school: School, output: str, finished: bool, as_json: bool) -> None:
+    best = [learner.trials.best_value for learner in school.learners]
+    done = [learner.trials.evaluations for learner in school.learners]
+    if as_json:
+        rows = [{"model": m, "best": b, "evaluations": e} for m, b, e in zip(models, best, done, strict=True)]
+        typer.echo(json.dumps({"policy": output, "finished": finished, "models": rows}))
+        return
+    for m, b, e, problem in zip(models, best, done, school.problems, strict=True):
+        typer.echo(f"{shown(m)}: {time_text(b, problem.time_unit)} after {e} evaluations")
+    typer.echo(f"wrote {shown(output, 200)}")
+
+
+@contextlib.contextmanager
+def _progress(models: list[str], school: School, wanted: bool) -> Iterator[Callable[[Lesson], None]]:
+    if not (wanted and sys.stderr.isatty()):
+        yield lambda lesson: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    began = time.monotonic()
+    with Console(stderr=True).status("training") as line:
+
+        def show(lesson: Lesson) -> None:
+            unit = school.problems[lesson.number].time_unit
+            total = sum(learner.trials.evaluations for learner in school.learners)
+            rate = total / max(time.monotonic() - began, 1e-9)
+            text = (
+                f"{shown(models[lesson.number])}: best {time_text(lesson.report.best, unit)} · mean "
+                f"{time_text(lesson.report.mean, unit)} · {lesson.report.groups} groups · "
+                f"{lesson.report.evaluations} evaluations · {rate:.0f}/s"
+            )
+            line.update(escape(text))
+
+        yield show

@@ -1,0 +1,1 @@
+"""Placers that learn: shared parts (features, parsing, networks, rewards, training, policy files) and one file each."""

@@ -1,0 +1,237 @@
+"""HSDAG with moves: the policy looks at the best placement so far and says which cluster should go where."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from placewright.budget import Budget
+from placewright.graph import FloatArray, IntArray
+from placewright.placers.annealing.search import work_prices
+from placewright.placers.learned.features import Vocabulary, node_features
+from placewright.placers.learned.groups import group_graph
+from placewright.placers.learned.hsdag_settings import Settings
+from placewright.placers.learned.moves import MOVE_WIDTH, STATE_WIDTH, Moves, MoveSpace, moved
+from placewright.placers.learned.network import MoveHead, StructureNet
+from placewright.placers.learned.rewards import Rewards, single_device_rows
+from placewright.placers.learned.training import OwnRandomness, Report, Trials, as_array, as_tensor
+from placewright.placers.lists.starts import constructive_starts
+from placewright.problem import Problem
+
+MORE_MOVES = (0.35, 0.1)  # chance of a second and of a third move in one trial
+DRAWS_PER_TRIAL = 4  # placements met before are not tried again, so more are drawn than needed
+LARGEST_GAIN, LARGEST_LOSS = 4.0, 0.0  # of one trial, in typical changes; losses teach nothing beyond "no gain"
+SCALE_MEMORY = 0.9
+REORDERED, LEAD_SHARE = 0.4, 0.05  # share of the last trials that change the order, and by how much of the value
+STARTS_S = 60.0  # for list schedules; long, because what is left out for lack of time depends on the machine
+FADING = 1 / 3  # share of the evaluations over which priced work fades out of the score
+PATIENCE = 40  # steps without progress, then some moves are made at random
+SHAKING_MOVES = 4
+
+
+class MovePolicy(nn.Module):
+    """Embeds groups and clusters, and scores moves. Fits any graph and any number of devices."""
+
+    def __init__(self, settings: Settings, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        width = settings.blocks.width(vocabulary) + STATE_WIDTH
+        self.structure = StructureNet(width, settings.hidden, settings.dropout, directed=settings.directed)
+        self.head = MoveHead(settings.hidden, MOVE_WIDTH)
+
+
+class _Drawn(NamedTuple):
+    chosen: NDArray[np.int64]  # [trials, moves]: -1 for none
+    rows: IntArray  # [trials, groups]
+    lead_s: FloatArray | None  # [trials, groups]
+
+
+class _Choice(NamedTuple):
+    moves: Moves
+    logits: Tensor  # [moves]
+    clusters: int
+
+
+class MoveLearner:
+    """Searches one problem and teaches the policy on the way; several learners may share one policy.
+
+    One step: parse the graph, score all moves, draw some, judge the placements they lead to in one batch, reinforce
+    moves by the gain they brought, and go on from the best placement.
+    """
+
+    def __init__(
+        self, problem: Problem, rewards: Rewards, settings: Settings, vocabulary: Vocabulary, policy: MovePolicy,
+        optimiser: torch.optim.Optimizer, seed: int,
+    ) -> None:  # fmt: skip
+        self.problem, self.settings, self.policy, self.optimiser = problem, settings, policy, optimiser
+        groups = group_graph(problem, settings.colocation)
+        self.trials = Trials(problem, groups, rewards)
+        self.space = MoveSpace(problem, groups)
+        self._features = torch.from_numpy(node_features(problem, groups, vocabulary, settings.blocks))
+        self._edges = torch.from_numpy(groups.edges)
+        self._random, self._seed = OwnRandomness(seed), seed
+        self._device: IntArray | None = None
+        self._lead_s: FloatArray | None = None
+        self._progress = 0.0  # share of the evaluations that are done
+        self._value, self._scale, self._stale, self._whole = math.inf, 0.0, 0, 0
+        self._seen: set[int] = set()
+        self._ordered = rewards.has_order
+        self._price = problem.n_devices * work_prices(problem)
+
+    def step(self, most: int) -> Report:
+        if self._device is None:
+            return self._start(most)
+        with self._random():
+            choice = self._look(self._device)
+            drawn = self._draw(choice, min(self.settings.batch, most))
+            if not len(drawn.rows) or self._stale >= PATIENCE:
+                return self._shake(choice)
+            rows, judged = self.trials.judge(drawn.rows, drawn.lead_s)
+            weight = self._work_weight(most)
+            score = judged.score_s + weight * self._work(rows)
+            now = self._value + weight * float(self._work(self._device[None])[0])
+            self._learn(choice.logits, drawn.chosen, _log_ratio(now, score))
+        best = int(score.argmin())
+        self._stale = 0 if score[best] < now else self._stale + 1
+        if score[best] <= now:
+            self._device, self._value = rows[best], float(judged.score_s[best])
+            self._lead_s = None if drawn.lead_s is None else drawn.lead_s[best]
+        return self.trials.report(judged.value, choice.clusters)
+
+    def _shake(self, choice: _Choice) -> Report:
+        """Nothing better is in reach: some moves at random, from the best placement where the value alone counts."""
+        groups, best = self.trials.groups, self.trials.best_device_of_op
+        if best is not None and self._progress > 1 - FADING:
+            self._device = best[groups.first_op]
+            lead_s = self.trials.best_lead_s
+            self._lead_s = None if lead_s is None else lead_s[groups.first_op]
+        assert self._device is not None
+        count = len(choice.moves.level)
+        chosen = torch.randint(count, (1, SHAKING_MOVES)).numpy() if count else np.full((1, 1), -1)
+        row = moved(self._device, choice.moves, chosen) if count else self._device[None]
+        rows, judged = self.trials.judge(row, None if self._lead_s is None else self._lead_s[None])
+        self._device, self._value, self._stale = rows[0], float(judged.score_s[0]), 0
+        self._seen.add(_key(rows[0]))
+        return self.trials.report(judged.value, choice.clusters)
+
+    def _start(self, most: int) -> Report:
+        """Everything on each device, then list schedules: the best of them is where the search begins."""
+        groups = self.trials.groups
+        rows = single_device_rows(groups.allowed)
+        if self.settings.starts:
+            starts = constructive_starts(self.problem, Budget(STARTS_S), self._seed)
+            listed = [s.device_of_op[groups.first_op] for s in starts]
+            rows = np.concatenate([rows, *(row[None] for row in listed)]).astype(np.int32)
+        rows, judged = self.trials.judge(rows[: max(most, 1)])
+        best = int(judged.score_s.argmin())
+        self._device, self._value = rows[best], float(judged.score_s[best])
+        self._seen.update(_key(row) for row in rows)
+        return self.trials.report(judged.value, groups.n_groups)
+
+    def _look(self, device: IntArray) -> _Choice:
+        """Score every move from a placement."""
+        now = self.space.situation(device)
+        x = torch.cat([self._features, torch.from_numpy(self.space.state_features(now))], dim=1)
+        levels = self.settings.levels or None
+        parsed = self.policy.structure(x, self._edges, levels, self.settings.parsing_noise)
+        moves = self.space.moves(now, [p.cluster_of_group.numpy() for p in parsed])
+        first = torch.tensor(np.cumsum([0, *(p.n_clusters for p in parsed[:-1])]))
+        row = first[moves.level] + torch.from_numpy(moves.cluster)
+        embedding = torch.cat([p.embedding for p in parsed])[row]
+        logits = self.policy.head(embedding, torch.from_numpy(moves.features))
+        return _Choice(moves, logits, parsed[min(1, len(parsed) - 1)].n_clusters)
+
+    def _draw(self, choice: _Choice, wanted: int) -> _Drawn:
+        """Draw trials by the policy: different first moves, sometimes a second and a third one; none met before.
+
+        Under ``overlap`` some trials, more and more of them, put a part forward or back in the order.
+        """
+        assert self._device is not None
+        chance = torch.softmax(choice.logits.detach(), dim=0)
+        draws = min(DRAWS_PER_TRIAL * wanted, len(chance))
+        if draws == 0:
+            return _Drawn(np.zeros((0, 1), dtype=np.int64), self._device[None][:0], None)
+        chosen = torch.full((draws, 1 + len(MORE_MOVES)), -1)
+        chosen[:, 0] = torch.multinomial(chance, draws)
+        for k, share in enumerate(MORE_MOVES):
+            more = torch.multinomial(chance, draws, replacement=True)
+            chosen[:, k + 1] = torch.where(torch.rand(draws) < share, more, chosen[:, k + 1])
+        lead_s, reordered = None, np.zeros(draws, dtype=np.bool_)
+        if self._ordered:
+            reordered = (torch.rand(draws) < REORDERED * self._progress).numpy()
+            chosen[torch.from_numpy(reordered) & (torch.rand(draws) < 0.5)] = -1
+            part = torch.multinomial(chance, draws, replacement=True).numpy()
+            shift_s = LEAD_SHARE * self._value * torch.randn(draws, dtype=torch.float64).numpy() * reordered
+            hit = choice.moves.part_of_group[choice.moves.level[part]] == choice.moves.part[part][:, None]
+            lead_s = hit * shift_s[:, None] + (0.0 if self._lead_s is None else self._lead_s)
+        rows = moved(self._device, choice.moves, chosen.numpy())
+        fresh: list[int] = []
+        for i, row in enumerate(rows):
+            key = _key(row)
+            if len(fresh) < wanted and (reordered[i] or key not in self._seen):
+                self._seen.add(key)
+                fresh.append(i)
+        return _Drawn(chosen.numpy()[fresh], rows[fresh], None if lead_s is None else lead_s[fresh])
+
+    def _learn(self, logits: Tensor, chosen: NDArray[np.int64], gain: NDArray[np.float64]) -> None:
+        """Policy gradient: log-ratio gains in units of the typical change, less their mean; an entropy bonus."""
+        finite = gain[np.isfinite(gain)]
+        typical = float(np.abs(finite).mean()) if len(finite) else 0.0
+        self._scale = typical if self._scale == 0 else SCALE_MEMORY * self._scale + (1 - SCALE_MEMORY) * typical
+        if self.settings.learning_rate == 0 or self._scale == 0:
+            return
+        reward = np.clip(gain / self._scale, -LARGEST_LOSS, LARGEST_GAIN)
+        advantage = torch.tensor(reward - reward.mean(), dtype=torch.float32).unsqueeze(1)
+        log_chance = torch.log_softmax(logits, dim=0)
+        taken = torch.from_numpy(chosen)
+        per_trial = torch.where(taken >= 0, log_chance[taken.clamp(min=0)], torch.zeros(()))
+        entropy = -(log_chance.exp() * log_chance).sum()
+        loss = -(advantage * per_trial).sum(dim=1).mean() - self.settings.entropy * entropy
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+
+    def _work_weight(self, left: int) -> float:
+        """Of priced work in the score: it shows progress where values are flat, and fades out in the end."""
+        self._whole = max(self._whole, left)
+        self._progress = 1 - left / self._whole
+        if not self._ordered:
+            return 0.0
+        return self.settings.work_weight * min(1.0, (1 - self._progress) / FADING)
+
+    def _work(self, rows: IntArray) -> NDArray[np.float64]:
+        time_s = np.take_along_axis(self.trials.groups.time_s[None], rows[:, :, None].astype(np.int64), axis=2)[:, :, 0]
+        return (time_s * self._price[rows]).sum(axis=1)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "trials": self.trials.state(),
+            "random": self._random.state,
+            "device": as_tensor(self._device),
+            "lead_s": as_tensor(self._lead_s),
+            "numbers": [self._value, self._scale, self._stale, self._whole, self._progress],
+            "seen": torch.tensor(sorted(self._seen), dtype=torch.int64),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.trials.restore(state["trials"])
+        self._random.state = state["random"]
+        self._device = as_array(state["device"])
+        self._lead_s = as_array(state["lead_s"])
+        self._value, self._scale, self._stale, self._whole, self._progress = state["numbers"]
+        self._seen = set(state["seen"].tolist())
+
+
+def _log_ratio(before: float, after: NDArray[np.float64]) -> NDArray[np.float64]:
+    """log(before / after), where either may be infinite."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.nan_to_num(np.log(before / after), nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+
+def _key(row: IntArray) -> int:
+    return int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8).digest(), "big", signed=True)

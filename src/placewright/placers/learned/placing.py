@@ -1,0 +1,85 @@
+"""The part of ``Placer`` that all learned placers share: make a learner, let it step, bring back its best trial."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from placewright.budget import Budget
+from placewright.placers.base import Found, Placer
+from placewright.problem import Problem
+
+if TYPE_CHECKING:
+    from placewright.placement import Placement
+    from placewright.placers.learned.rewards import Rewards
+    from placewright.placers.learned.training import PlacingLearner
+
+DEFAULT_EVALUATIONS = 2000
+_WARM_UP_EVALUATIONS = 24
+
+
+class LearnedPlacer(Placer):
+    """Learns on the problem itself. ``rewards`` makes the source of rewards from a problem, e.g. real execution."""
+
+    executions = ("overlap", "sequential", "calls")
+    requires = ("torch", "safetensors")
+    extra = "torch"
+
+    def __init__(self, rewards: Callable[[Problem], Rewards] | None = None) -> None:
+        self.make_rewards = rewards
+
+    @property
+    def by_rank(self) -> bool:
+        """Whether ready ops run by the longest way left, not by arrival, where rewards are simulated."""
+        return False
+
+    def place(self, problem: Problem, budget: Budget | None = None, seed: int = 0) -> Placement:
+        """As every placer; but where rewards are measured, they decide: single devices are among the trials.
+
+        The placement's value is then still the model's, which may be worse than a single device's.
+        """
+        from placewright.evaluate import prove_infeasible
+
+        if self.make_rewards is None or prove_infeasible(problem):
+            return super().place(problem, budget, seed)
+        self.check_installed()
+        budget = budget or Budget()
+        began = budget.elapsed_s()
+        found = self.search(problem, budget, seed)
+        return self._finished(problem, found, seed, budget.elapsed_s() - began)
+
+    @abstractmethod
+    def learner(self, problem: Problem, rewards: Rewards, seed: int) -> PlacingLearner:
+        """A new learner for a problem."""
+
+    def warm_up(self, problem: Problem) -> None:
+        from placewright.placers.lists.starts import warm_up_starts
+
+        warm_up_starts(problem)
+        if self.make_rewards is None:  # real execution has nothing to compile
+            self.search(problem, Budget(10.0, evaluations=_WARM_UP_EVALUATIONS), 0)
+
+    def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
+        from placewright.evaluate import lower_bound
+        from placewright.placers.learned.rewards import SimulatedRewards
+        from placewright.placers.learned.training import Report, one_thread, run_learner
+
+        measured = self.make_rewards is not None
+        rewards = self.make_rewards(problem) if self.make_rewards else SimulatedRewards(problem, by_rank=self.by_rank)
+        wanted = budget.evaluations or DEFAULT_EVALUATIONS
+
+        def after_step(report: Report) -> None:
+            note = f"mean {report.mean:.4g}, {report.groups} groups"
+            budget.report(report.best, evaluations=report.evaluations, note=note)
+
+        with one_thread():
+            learner = self.learner(problem, rewards, seed)
+            after_step(learner.step(wanted))  # the starts, however short the time is
+            bound = 0.0 if measured else lower_bound(problem)
+            run_learner(learner, budget, wanted, done=rewards.evaluations, bound=bound, after_step=after_step)
+        best = learner.trials.best_device_of_op
+        if best is None:
+            return Found(None, evaluations=rewards.evaluations, note="no valid placement was met")
+        note = f"measured {learner.trials.best_value:.6g} s" if measured else ""
+        return Found(best, priority=learner.trials.order(), evaluations=rewards.evaluations, note=note)

@@ -1,0 +1,197 @@
+"""Where rewards come from: an evaluator, or real execution with a file of what was measured already."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from placewright.evaluate import evaluate_many
+from placewright.graph import BoolArray, FloatArray, IntArray
+from placewright.problem import Problem
+
+MEMORY_PENALTY = 4.0  # values per share of all bytes that is beyond the limits
+
+
+class Judged(NamedTuple):
+    """One entry per placement. ``score_s``, which policies learn by, is the value, worse where memory is exceeded."""
+
+    value: FloatArray
+    is_valid: BoolArray
+    score_s: FloatArray
+
+
+class Rewards(Protocol):
+    """Judges placements, and counts how many it has judged; ``has_order``: the order of ready ops can be chosen."""
+
+    evaluations: int
+    has_order: bool
+
+    def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> Judged:
+        """Judge placements [batch, ops]; ``lead_s`` [batch, ops] puts ops forward by so much, where order matters."""
+
+    def order_of(self, device_of_op: IntArray, lead_s: FloatArray | None = None) -> FloatArray | None:
+        """The priorities that a placement is judged with, ``None``: first come, first served."""
+
+
+class SimulatedRewards:
+    """Rewards by the problem's own execution model.
+
+    With ``by_rank``, ready ops under ``overlap`` run by the longest way that is left after them in this placement.
+    """
+
+    def __init__(self, problem: Problem, *, by_rank: bool = True) -> None:
+        self.problem, self.evaluations = problem, 0
+        self.has_order = by_rank and problem.execution == "overlap"
+
+    def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> Judged:
+        self.evaluations += len(rows)
+        result = evaluate_many(self.problem, rows, self._priorities(rows, lead_s) if self.has_order else None)
+        total = max(float(self.problem.memory_bytes.sum() + self.problem.arrays.live_bytes.sum()), 1.0)
+        score = result.value * (1 + MEMORY_PENALTY * result.excess_bytes / total)
+        return Judged(result.value, result.is_valid, score)
+
+    def order_of(self, device_of_op: IntArray, lead_s: FloatArray | None = None) -> FloatArray | None:
+        lead = None if lead_s is None else lead_s[None]
+        return self._priorities(device_of_op[None], lead)[0] if self.has_order else None
+
+    def _priorities(self, rows: IntArray, lead_s: FloatArray | None) -> FloatArray:
+        way = ways_left(self.problem, rows)
+        return -way if lead_s is None else -(way + lead_s)
+
+
+class MeasuredRewards:
+    """Rewards by running placements for real: the median of ``repeats`` runs after ``warm_up`` ones.
+
+    ``live`` is the model in a runtime. What ``memo`` knows is not run again, but counts as an evaluation all the same,
+    so that an interrupted search takes the same way again. ``should_stop`` is asked before each run.
+    """
+
+    def __init__(
+        self, problem: Problem, live: Any, memo: Any, *, repeats: int = 5, warm_up: int = 2,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        from placewright.transfer import transfer_placement
+
+        self.problem, self.evaluations, self.measured, self.has_order = problem, 0, 0, False
+        self._live, self._memo = live, memo
+        self._repeats, self._warm_up, self._should_stop = repeats, warm_up, should_stop
+        numbers = np.arange(problem.n_ops, dtype=np.int32)
+        self._op_in_problem = transfer_placement(numbers, problem.graph, live.graph).device_of_op
+
+    def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> Judged:
+        faults = evaluate_many(self.problem, rows)
+        value = np.array(
+            [self._seconds(row) if ok else math.inf for row, ok in zip(rows, faults.is_valid, strict=True)]
+        )
+        self.evaluations += len(rows)
+        valid = faults.is_valid & np.isfinite(value)
+        return Judged(value, valid, value)
+
+    def order_of(self, device_of_op: IntArray, lead_s: FloatArray | None = None) -> FloatArray | None:
+        return None
+
+    def _seconds(self, row: IntArray) -> float:
+        from placewright.execute.live import devices_by_name
+        from placewright.execute.memo import Measurement, placement_key
+
+        devices = devices_by_name(self._live.graph, row[self._op_in_problem].tolist(), self.problem.cluster)
+        key = placement_key(devices)
+        known = self._memo.find(key)
+        if known is None:
+            if self._should_stop():
+                return math.inf
+            try:
+                known = Measurement(self._run(devices))
+            except Exception as error:  # a runtime may refuse a placement in any way it likes
+                known = Measurement((), f"{type(error).__name__}: {error}")
+            self._memo.add(key, known)
+            self.measured += 1
+        return math.inf if known.failure or not known.samples_s else float(np.median(known.samples_s))
+
+    def _run(self, devices: dict[str, str]) -> tuple[float, ...]:
+        import time
+
+        executor = self._live.start(devices, self.problem.cluster, None)
+        try:
+            for _ in range(self._warm_up):
+                executor(self._live.inputs)
+            samples = []
+            for _ in range(self._repeats):
+                began = time.perf_counter()
+                executor(self._live.inputs)
+                samples.append(time.perf_counter() - began)
+            return tuple(samples)
+        finally:
+            executor.close()
+
+
+def measurement_context(problem: Problem, live: Any) -> str:
+    """The key under which measurements of a model on a cluster's devices can be compared."""
+    import platform
+
+    from placewright.execute.memo import context_key
+    from placewright.profile import graph_fingerprint
+
+    kinds = [[k.name, k.runtime_device, k.threads, k.precision] for k in problem.cluster.kinds]
+    devices = [[d.name, d.kind] for d in problem.cluster.devices]
+    return context_key(
+        model=graph_fingerprint(live.graph), runtime=live.runtime, kinds=kinds, devices=devices, host=platform.node()
+    )
+
+
+def ways_left(problem: Problem, rows: IntArray) -> FloatArray:
+    """[batch, ops]: longest way from an op's start to the end of the model, times and copies as placed."""
+    a = problem.arrays
+    out = np.empty(rows.shape)
+    _ways_left(
+        a.tensor_ptr, a.consumer_ptr, a.consumer_op, problem.op_device_time_s, a.copy_s, a.direct, a.to_host,
+        a.from_host, np.ascontiguousarray(rows, dtype=np.int32), out,
+    )  # fmt: skip
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _ways_left(
+    tensor_ptr: Any, consumer_ptr: Any, consumer_op: Any, time_s: Any, copy_s: Any, direct: Any, to_host: Any,
+    from_host: Any, device: Any, out: Any,
+) -> None:  # fmt: skip
+    for b in range(device.shape[0]):
+        for u in range(device.shape[1] - 1, -1, -1):
+            s = device[b, u]
+            longest = 0.0
+            for t in range(tensor_ptr[u], tensor_ptr[u + 1]):
+                for e in range(consumer_ptr[t], consumer_ptr[t + 1]):
+                    d = device[b, consumer_op[e]]
+                    way = out[b, consumer_op[e]]
+                    if d != s:
+                        if direct[s, d] >= 0:
+                            way += copy_s[t, direct[s, d]]
+                        else:
+                            if to_host[s] >= 0:
+                                way += copy_s[t, to_host[s]]
+                            if from_host[d] >= 0:
+                                way += copy_s[t, from_host[d]]
+                    longest = max(longest, way)
+            out[b, u] = time_s[u, s] + longest
+
+
+def copy_seconds(problem: Problem, tensor: NDArray[Any], source: NDArray[Any], target: NDArray[Any]) -> FloatArray:
+    """Seconds to bring tensors from devices to others, alone on the links; arguments are broadcast together."""
+    a = problem.arrays
+    seconds = np.concatenate([a.copy_s, np.zeros((len(a.copy_s), 1))], axis=1)  # leg -1 costs nothing
+    direct = a.direct[source, target]
+    through_host = seconds[tensor, a.to_host[source]] + seconds[tensor, a.from_host[target]]
+    return np.where(source == target, 0.0, np.where(direct >= 0, seconds[tensor, direct], through_host))
+
+
+def single_device_rows(allowed: NDArray[np.bool_]) -> IntArray:
+    """[devices, groups]: everything on each device, with groups that it does not take on the first that does."""
+    n_devices = allowed.shape[1]
+    elsewhere = allowed.argmax(axis=1)
+    rows = np.where(allowed.T, np.arange(n_devices)[:, None], elsewhere[None])
+    return rows.astype(np.int32)

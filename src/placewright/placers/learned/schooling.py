@@ -1,0 +1,131 @@
+"""Training one HSDAG policy on several problems, with checkpoints; the policy then fits other graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from placewright.budget import OPTIMAL_GAP, Budget
+from placewright.evaluate import lower_bound
+from placewright.placers.learned.features import Vocabulary
+from placewright.placers.learned.hsdag import new_learner, new_policy
+from placewright.placers.learned.hsdag_settings import Settings
+from placewright.placers.learned.policy_file import Policy, save_policy
+from placewright.placers.learned.rewards import SimulatedRewards
+from placewright.placers.learned.training import Checkpoint, Report, one_thread
+from placewright.problem import Problem
+from placewright.profile import graph_fingerprint
+
+
+class Lesson(NamedTuple):
+    """Where training stands on one problem."""
+
+    number: int
+    report: Report
+    is_finished: bool
+
+
+class School:
+    """Learners of several problems that share one policy; they step in turns until each has done its evaluations."""
+
+    def __init__(self, problems: Sequence[Problem], settings: Settings, evaluations: int, seed: int) -> None:
+        self.problems, self.settings, self.evaluations, self.seed = tuple(problems), settings, evaluations, seed
+        self.vocabulary = Vocabulary.of(p.graph for p in problems)
+        self.policy, self.optimiser = new_policy(settings, self.vocabulary, problems[0].n_devices, seed)
+        self.learners = [
+            new_learner(
+                p, SimulatedRewards(p, by_rank=settings.by_rank), settings, self.vocabulary, self.policy,
+                self.optimiser, seed + i,
+            )
+            for i, p in enumerate(problems)
+        ]  # fmt: skip
+        self._bounds = [lower_bound(p) for p in problems]
+        self._next = 0
+
+    def step(self) -> Lesson | None:
+        """One step on the next problem that is not finished; ``None`` if all are."""
+        for _ in self.learners:
+            i = self._next
+            self._next = (i + 1) % len(self.learners)
+            if not self._is_done(i):
+                report = self.learners[i].step(self.evaluations - self.learners[i].trials.evaluations)
+                return Lesson(i, report, self._is_done(i))
+        return None
+
+    def is_finished(self) -> bool:
+        """Every problem has had its evaluations, or is solved and proven so."""
+        return all(self._is_done(i) for i in range(len(self.learners)))
+
+    def _is_done(self, i: int) -> bool:
+        trials = self.learners[i].trials
+        return trials.evaluations >= self.evaluations or trials.best_value <= self._bounds[i] * (1 + OPTIMAL_GAP)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next steps depend on."""
+        return {
+            "policy": self.policy.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "learners": [learner.state() for learner in self.learners],
+            "next": self._next,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on exactly where another school of the same settings stood."""
+        self.policy.load_state_dict(state["policy"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        for learner, saved in zip(self.learners, state["learners"], strict=True):
+            learner.restore(saved)
+        self._next = state["next"]
+
+    def as_policy(self) -> Policy:
+        """The policy as it is now, with its history."""
+        history = {
+            "models": [p.graph.name for p in self.problems],
+            "evaluations": [learner.trials.evaluations for learner in self.learners],
+            "best": [learner.trials.best_value for learner in self.learners],
+            "seed": self.seed,
+        }
+        weights = self.policy.state_dict()
+        return Policy("hsdag", weights, self.settings.document(), self.vocabulary.op_types, history)
+
+
+def checkpoint_of(school: School, output: Path, every_s: float = 10.0) -> Checkpoint:
+    """The file beside ``output`` from which the same training can go on."""
+    settings = {
+        "settings": school.settings.document(),
+        "evaluations": school.evaluations,
+        "seed": school.seed,
+        "problems": [
+            [graph_fingerprint(p.graph), p.execution, p.cluster.name, float(p.op_device_time_s[p.allowed].sum())]
+            for p in school.problems
+        ],
+    }
+    return Checkpoint(output.with_name(f"{output.name}.checkpoint"), settings, every_s)
+
+
+def train(
+    school: School, output: Path, budget: Budget, *, resume: bool, watch: Callable[[Lesson], None] = lambda _: None
+) -> bool:
+    """Train until all is done or the budget ends, write the policy, and say whether all was done.
+
+    An unfinished training leaves its checkpoint beside ``output``; ``resume`` goes on from it, step for step as if it
+    had never stopped.
+    """
+    checkpoint = checkpoint_of(school, output)
+    if resume:
+        checkpoint.load(school)
+    with one_thread():
+        while not budget.expired():
+            lesson = school.step()
+            if lesson is None:
+                break
+            watch(lesson)
+            checkpoint.save(school)
+    finished = school.is_finished()
+    save_policy(output, school.as_policy())
+    if finished:
+        checkpoint.path.unlink(missing_ok=True)
+    else:
+        checkpoint.save(school, now=True)
+    return finished

@@ -1,0 +1,198 @@
+"""What all learners share: judged trials with the best one kept, the loop around them, checkpoints and exact resume."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from placewright.budget import OPTIMAL_GAP, Budget
+from placewright.errors import InputError
+from placewright.graph import FloatArray, IntArray
+from placewright.placers.learned.groups import GroupGraph, repaired
+from placewright.placers.learned.rewards import Judged, Rewards
+from placewright.problem import Problem
+from placewright.text import shown
+
+CHECKPOINT_FORMAT = "placewright-checkpoint/1"
+
+
+class Report(NamedTuple):
+    """What one step of a learner brought."""
+
+    best: float  # of all trials so far, infinite if none was valid
+    mean: float  # of this step's trials
+    groups: int  # that were decided on: clusters or groups
+    evaluations: int
+
+
+class Learner(Protocol):
+    """A policy at work on one problem or several."""
+
+    def step(self, most: int) -> Report:
+        """Judge at most ``most`` placements (at least one) and learn from them."""
+
+
+class Resumable(Protocol):
+    """What can be stopped and gone on with."""
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next steps depend on: tensors, numbers, strings, lists and dicts."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on exactly where another learner of the same settings stood."""
+
+
+class PlacingLearner(Learner, Protocol):
+    """A learner on one problem, with what it has tried."""
+
+    trials: Trials
+
+
+class Trials:
+    """Judges placements of groups, repaired where memory asks for it; keeps the best valid one."""
+
+    def __init__(self, problem: Problem, groups: GroupGraph, rewards: Rewards) -> None:
+        self.problem, self.groups, self.rewards = problem, groups, rewards
+        self.best_value, self.best_device_of_op, self.best_lead_s = math.inf, None, None
+        self._limit_bytes = problem.arrays.memory_limit_bytes
+
+    best_device_of_op: IntArray | None
+    best_lead_s: FloatArray | None
+
+    @property
+    def evaluations(self) -> int:
+        return self.rewards.evaluations
+
+    def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> tuple[IntArray, Judged]:
+        """Judge placements of groups [batch, groups]; return them as repaired, with their values."""
+        fixed = repaired(self.groups, np.asarray(rows, dtype=np.int32), self._limit_bytes)
+        op_rows = fixed[:, self.groups.group_of_op]
+        op_lead_s = None if lead_s is None else lead_s[:, self.groups.group_of_op]
+        judged = self.rewards.judge(op_rows, op_lead_s)
+        values = np.where(judged.is_valid, judged.value, math.inf)
+        best = int(values.argmin())
+        if values[best] < self.best_value:
+            self.best_value, self.best_device_of_op = float(values[best]), op_rows[best].copy()
+            self.best_lead_s = None if op_lead_s is None else op_lead_s[best].copy()
+        return fixed, judged
+
+    def report(self, values: FloatArray, groups: int) -> Report:
+        """Sum up a step that judged some placements and decided on so many groups."""
+        finite = values[np.isfinite(values)]
+        mean = float(finite.mean()) if len(finite) else math.inf
+        return Report(self.best_value, mean, groups, self.evaluations)
+
+    def order(self) -> FloatArray | None:
+        """The order that the best placement was judged with."""
+        assert self.best_device_of_op is not None
+        return self.rewards.order_of(self.best_device_of_op, self.best_lead_s)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "best_value": self.best_value,
+            "best": as_tensor(self.best_device_of_op),
+            "best_lead_s": as_tensor(self.best_lead_s),
+            "evaluations": self.rewards.evaluations,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.best_value, self.rewards.evaluations = state["best_value"], state["evaluations"]
+        self.best_device_of_op, self.best_lead_s = as_array(state["best"]), as_array(state["best_lead_s"])
+
+
+def as_tensor(array: NDArray[Any] | None) -> torch.Tensor | None:
+    """A copy for a checkpoint."""
+    return None if array is None else torch.from_numpy(array.copy())
+
+
+def as_array(tensor: torch.Tensor | None) -> NDArray[Any] | None:
+    """The way back."""
+    return None if tensor is None else tensor.numpy()
+
+
+class OwnRandomness:
+    """A stream of torch's random numbers of one's own, whatever else the process draws."""
+
+    def __init__(self, seed: int) -> None:
+        self.state = torch.Generator().manual_seed(seed).get_state()
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self.state)
+            yield
+            self.state = torch.get_rng_state()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Networks this small run fastest on one thread, and give the same numbers on every machine of a kind."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def run_learner(
+    learner: Learner,
+    budget: Budget,
+    wanted: int,
+    *,
+    done: int = 0,
+    bound: float = 0.0,
+    after_step: Callable[[Report], None] = lambda report: None,
+) -> Report:
+    """Step until ``wanted`` evaluations are done, the time is up, or the best value has met its ``bound``."""
+    report = Report(math.inf, math.inf, 0, done)
+    while report.evaluations < wanted and not budget.expired():
+        report = learner.step(wanted - report.evaluations)
+        after_step(report)
+        if report.best <= bound * (1 + OPTIMAL_GAP):
+            break
+    return report
+
+
+class Checkpoint:
+    """A learner's state in a file, written whole, at most every ``every_s`` seconds."""
+
+    def __init__(self, path: Path, settings: dict[str, Any], every_s: float = 10.0) -> None:
+        self.path, self.settings, self._every_s = path, settings, every_s
+        self._last = time.monotonic()
+
+    def save(self, learner: Resumable, *, now: bool = False) -> None:
+        """Keep the state if it is time to."""
+        if not now and time.monotonic() - self._last < self._every_s:
+            return
+        part = self.path.with_name(f".{self.path.name}.part")
+        document = {"format": CHECKPOINT_FORMAT, "settings": json.dumps(self.settings), "state": learner.state()}
+        torch.save(document, part)
+        os.replace(part, self.path)
+        self._last = time.monotonic()
+
+    def load(self, learner: Resumable) -> bool:
+        """Restore the learner; ``False`` if there is no file. Another run's file is an :class:`InputError`."""
+        if not self.path.exists():
+            return False
+        where = shown(str(self.path), 200)
+        try:
+            document = torch.load(self.path, weights_only=True)  # tensors and plain values, no code
+        except Exception as error:
+            raise InputError(f"{where}: not a checkpoint: {shown(str(error))}") from error
+        if not isinstance(document, dict) or document.get("format") != CHECKPOINT_FORMAT:
+            raise InputError(f"{where}: not a checkpoint of this version")
+        if document["settings"] != json.dumps(self.settings):
+            raise InputError(f"{where}: belongs to a run with other settings; remove it or choose another -o")
+        learner.restore(document["state"])
+        return True
