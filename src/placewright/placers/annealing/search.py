@@ -19,7 +19,8 @@ from placewright.graph import FloatArray, IntArray
 from placewright.placers.annealing import moves
 from placewright.placers.annealing.chain import CALLS, OVERLAP, SEQUENTIAL, anneal, start_chain
 from placewright.placers.annealing.engine import least_tails_s, new_engine, new_log
-from placewright.placers.annealing.moves import Chain, flow_of
+from placewright.placers.annealing.loads import new_loads, smooth_maxima, windows
+from placewright.placers.annealing.moves import Chain, flow_of, ranks_from_placement
 from placewright.placers.units import movable_units
 from placewright.problem import Problem
 
@@ -31,12 +32,15 @@ _WEIGHTS = {
 }  # fmt: skip
 _NEEDS_CLOCK = (moves.CRITICAL, moves.ORDER, moves.CRITICAL_ORDER, moves.RANKS)
 _SAMPLES, _SAMPLING_SHARE = 100, 0.05  # moves tried to learn how much a move changes, and their share of the time
-_FIRST_SHARE, _LAST_SHARE = 0.02, 0.001  # temperatures, as shares of the median loss of a move
+_FIRST_SHARE, _LAST_SHARE = 0.1, 0.001  # temperatures, as shares of the median loss of a move
 _EXCHANGES = 10  # times that the worst chain takes over the best one's placement
 _SLICE_S = 0.04  # between two looks at the clock
+_IDLE_SLICES = 20  # without a single move end a search
 _SLICES = 200  # of a search bound by evaluations
-_WORK_WEIGHT = 0.5  # of priced work in the score, beside the value
+_LOAD_WEIGHT = 8.0  # of the busiest devices and channels in the score, beside the value
 _PRICE_STEPS = 200
+_DEBUG=False
+_WINDOWS, _BALANCE_SHARE, _KEPT, _B_FIRST, _B_LAST = 1, 0.0, 1, 0.5, 0.003
 _LARGE = 4000  # ops from which on there is one chain per core, below there are two
 
 
@@ -63,6 +67,8 @@ def anneal_from(
     With ``budget.evaluations`` the result depends on the seed alone, unless the time ends first.
     """
     search = _Search(problem, starts, seed, threads or cpu_count())
+    if search.model == OVERLAP and not search.strict and not budget.evaluations and _BALANCE_SHARE > 0:
+        search.balance(budget.part(_BALANCE_SHARE * budget.remaining_s()))
     search.cool(budget)
     return search.result()
 
@@ -79,9 +85,13 @@ class _Search:
             [0.0 if self.model != OVERLAP and k in _NEEDS_CLOCK else _WEIGHTS[k] for k in range(moves.N_KINDS)]
         )
         tails = least_tails_s(a, problem.op_device_time_s.min(axis=1))
-        price = _WORK_WEIGHT * work_prices(problem) if self.model == OVERLAP else np.zeros(problem.n_devices)
+        price = work_prices(problem) if self.model == OVERLAP else np.zeros(problem.n_devices)
         self.chains = [_new_chain(problem, starts[i % len(starts)], price, seed * 1000 + i) for i in range(n_chains)]
         self.engines = [new_engine(a, tails) for _ in self.chains]
+        window = windows(a, problem.op_device_time_s.min(axis=1), _WINDOWS)
+        self.loads = [new_loads(a, window, self.model == OVERLAP) for _ in self.chains]
+        self.loads_only, self.balanced = False, 0
+        self.load_weight = _LOAD_WEIGHT if self.model == OVERLAP else 0.0
         self.logs = [new_log(problem.n_ops) for _ in self.chains]
         self.flow = flow_of(a, problem.op_time_s[:, problem.cluster.device_kind])
         self.evaluations = len(self.chains)
@@ -96,7 +106,7 @@ class _Search:
         seconds = max(budget.seconds - began, 1e-9)
         most = budget.evaluations
         steps = max(1, most // (_SLICES * len(self.chains))) if most else 8
-        spent, exchanged, best = 0.0, 0, math.inf
+        spent, exchanged, best, idle = 0.0, 0, math.inf, 0
         with ThreadPoolExecutor(self.threads) as pool:
             while spent < 1 and not budget.expired():
                 slice_began = time.monotonic()
@@ -114,11 +124,34 @@ class _Search:
                 if value < best:
                     best = float(value)
                     budget.report(best, evaluations=self.evaluations)
-                if done == 0 or best <= goal:
+                idle = idle + 1 if done == 0 else 0
+                if idle > _IDLE_SLICES or best <= goal:
                     break  # no move is possible, or none can be better
                 if spent * _EXCHANGES >= exchanged + 1:
                     exchanged += 1
                     self._exchange()
+
+    def balance(self, budget: Budget) -> None:
+        """Spread work and copies, whatever the schedule; the first chain keeps its start."""
+        self.loads_only, self.load_weight = True, 1.0
+        unit = self._typical_loss(budget)
+        chosen = range(_KEPT, len(self.chains))
+        steps = 1000
+        spent = 0.0
+        with ThreadPoolExecutor(self.threads) as pool:
+            while spent < 1:
+                began = time.monotonic()
+                next_spent = min(1.0, spent + _SLICE_S / budget.seconds)
+                hot, cold = (unit * _B_FIRST * (_B_LAST / _B_FIRST) ** share for share in (spent, next_spent))
+                self.balanced += sum(pool.map(partial(self._steps, steps=steps, hot=hot, cold=cold), chosen))
+                steps = int(np.clip(steps * _SLICE_S / max(time.monotonic() - began, 1e-6), 1, 4 * steps))
+                spent = budget.elapsed_s() / budget.seconds
+        self.loads_only, self.load_weight = False, _LOAD_WEIGHT
+        for i, c in enumerate(self.chains):
+            if i in chosen:
+                ranks_from_placement(self.problem.arrays, c.device, 0.0, c.random, c.rank, c.op_of_rank)
+            self._start(i)
+            if _DEBUG: print(i, c.values[0], smooth_maxima(self.loads[i].busy_s), self.balanced)
 
     def result(self) -> Annealed:
         chain = min(self.chains, key=lambda c: c.values[1])
@@ -131,15 +164,16 @@ class _Search:
     def _start(self, i: int) -> None:
         p = self.problem
         start_chain(
-            p.arrays, self.engines[i], self.logs[i], self.chains[i], self.model, p.max_segments or 0, self.strict
+            p.arrays, self.flow, self.loads[i], self.engines[i], self.logs[i], self.chains[i], self.model,
+            p.max_segments or 0, self.strict,
         )
 
     def _steps(self, i: int, steps: int, hot: float, cold: float, deltas: FloatArray | None = None) -> int:
         p = self.problem
         room = np.zeros(0) if deltas is None else deltas
         return anneal(
-            p.arrays, self.flow, self.engines[i], self.logs[i], self.chains[i], self.model, p.max_segments or 0,
-            self.strict, self.weights, steps, hot, cold, room,
+            p.arrays, self.flow, self.loads[i], self.engines[i], self.logs[i], self.chains[i], self.model,
+            p.max_segments or 0, self.strict, self.loads_only, self.weights, self.load_weight, steps, hot, cold, room,
         )  # fmt: skip
 
     def _typical_loss(self, budget: Budget) -> float:
