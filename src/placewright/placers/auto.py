@@ -21,7 +21,8 @@ class Step(NamedTuple):
 _FLOOR = (Step("single"), Step("topo"))
 # Cheap bounds and constructive placers first, then exact methods that may end early, then search with what is left.
 PLANS: dict[str, tuple[Step, ...]] = {
-    "overlap": (*_FLOOR, Step("cpsat", 0.5, max_ops=250), Step("anneal")),  # which begins with the list schedulers
+    # Annealing begins with single devices, topological fills and list schedules: no others have to run before it.
+    "overlap": (Step("cpsat", 0.5, max_ops=250), Step("anneal")),
     "sequential": (*_FLOOR, Step("mincut", 0.8), Step("anneal")),
     "calls": (*_FLOOR, Step("greedy"), Step("calls-exact", 0.25), Step("anneal")),  # proofs come soon or not at all
     "pipeline": (*_FLOOR, Step("dpl", 0.5), Step("dp"), Step("milp")),

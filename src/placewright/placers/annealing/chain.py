@@ -78,12 +78,13 @@ def start_chain(
 @njit(cache=True, nogil=True)
 def anneal(
     a: Arrays, g: Flow, loads: Loads, e: Engine, log: Log, c: Chain, model: int, max_segments: int, strict: bool,
-    loads_only: bool, weights: Any, load_weight: float, steps: int, first_temperature: float, last_temperature: float, deltas: Any,
+    loads_only: bool, weights: Any, load_weight: float, steps: int, first_temperature: float, last_temperature: float,
+    deltas: Any,
 ) -> int:  # fmt: skip
     """Take ``steps`` steps while the temperature falls; return how many evaluations they took.
 
-    The score is the value and ``load_weight`` times the smooth maxima of the loads. With ``loads_only`` the value counts as
-    zero, and nothing is simulated; start the chain again before it goes on otherwise.
+    The score is the value and ``load_weight`` times the smooth maxima of the loads. With ``loads_only`` the value
+    counts as zero, and nothing is simulated; start the chain again before it goes on otherwise.
 
     With room in ``deltas`` nothing is accepted, and the changes of the score are written there instead.
     """

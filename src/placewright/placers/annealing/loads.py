@@ -1,7 +1,7 @@
 """How busy each device and each channel is, kept up to date while ops move.
 
-No schedule is shorter than its busiest device or channel. A smooth maximum of these loads in the score lets a search see
-progress where the value alone is flat.
+No schedule is shorter than its busiest device or channel. A smooth maximum of these loads in the score lets a search
+see progress where the value alone is flat.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def count_loads(loads: Loads, time_s: Any, device: Any) -> None:
     for t in range(readers.shape[0]):
         u = loads.tensor_producer[t]
         _add_copies(
-            busy_s[loads.window_of_op[u]], readers, loads.copy_s, loads.direct, loads.to_host, loads.from_host, loads.link_busy,
-            loads.send_channel, loads.receive_channel, n_devices, t, device[u], 1.0,
+            busy_s[loads.window_of_op[u]], readers, loads.copy_s, loads.direct, loads.to_host, loads.from_host,
+            loads.link_busy, loads.send_channel, loads.receive_channel, n_devices, t, device[u], 1.0,
         )  # fmt: skip
 
 
