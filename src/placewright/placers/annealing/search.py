@@ -33,15 +33,16 @@ _WEIGHTS = {
 }  # fmt: skip
 _NEEDS_CLOCK = (moves.CRITICAL, moves.ORDER, moves.CRITICAL_ORDER, moves.RANKS)
 _SAMPLES, _SAMPLING_SHARE = 100, 0.05  # moves tried to learn how much a move changes, and their share of the time
-_FIRST_SHARE, _LAST_SHARE = 0.1, 0.001  # temperatures, as shares of the median loss of a move
-_SPREAD_FIRST_SHARE, _SPREAD_LAST_SHARE = 2.0, 0.003  # the same while loads are spread
+_FIRST_SHARE, _AGAIN_SHARE, _LAST_SHARE = 0.1, 0.03, 0.001  # temperatures, as shares of the median loss of a move
+_SPREAD_FIRST_SHARE, _SPREAD_LAST_SHARE = 0.5, 0.001  # the same while loads are spread
 _SPREAD_TIME, _MOST_SPREAD = 0.25, 2000  # share of the time for that, at most, and steps per unit, at most
-_WINDOWS = (7,)  # parts of the run that loads are counted in, one chain after another
+_WINDOWS = (4, 7, 2, 15)  # parts of the run that loads are counted in, one chain after another
 _KEPT = 1  # chains that begin with their start as it is
 _LOAD_WEIGHT = 30.0  # of the busiest devices and channels in the score, beside the value
-_EXCHANGES = 10  # times that the worst chain takes over the best one's placement
+_HEAT = 0.3  # share of the way on which many chains compete; the best ones are heated again and share the rest
+_EXCHANGES = 5  # times that the worst of these takes over the best one's placement
 _PRICE_STEPS = 200
-_LARGE = 4000  # ops from which on there is one chain per core, below there are two
+_LARGE = 4000  # ops from which on two chains compete per core, below there are four
 
 
 _STATE = ("device", "rank", "op_of_rank", "best_device", "best_rank", "values", "random", "tried", "taken", "gain")
@@ -85,7 +86,7 @@ class _Search:
     def __init__(self, problem: Problem, starts: Sequence[Point], seed: int, threads: int) -> None:
         self.problem, self.threads = problem, threads
         a = problem.arrays
-        n_chains = threads * (1 if problem.n_ops >= _LARGE else 2)
+        n_chains = threads * (2 if problem.n_ops >= _LARGE else 4)
         self.model = _MODEL[problem.execution]
         bytes_in_all = a.memory_bytes.sum() + a.live_bytes.sum()
         self.strict = bool(problem.max_segments or bytes_in_all > a.memory_limit_bytes.min())
@@ -131,22 +132,22 @@ class _Search:
 
     def cool(self, budget: Budget) -> None:
         """Run all chains while the temperature falls, and on at the last one while time is left."""
-        everyone = range(len(self.chains))
+        chosen = list(range(len(self.chains)))
         unit = self._typical_loss(budget.part(_SAMPLING_SHARE * budget.remaining_s()))
-        heat = partial(_temperature, unit, _FIRST_SHARE, _LAST_SHARE)
         goal = lower_bound(self.problem) * (1 + 1e-9)
         most = budget.evaluations
         if most:
-            pace = Pace(max(1, most // len(self.chains)))
+            pace = Pace(max(1, most // len(chosen)))
         else:
-            speed = self._speed(everyone, heat(0.0), 0.02 * budget.remaining_s())
+            speed = self._speed(chosen, unit * _FIRST_SHARE, 0.02 * budget.remaining_s())
             pace = planned(speed, budget.remaining_s())
         exchanged, best, idle = 0, math.inf, 0
         while not budget.expired():
-            hot, steps = heat(pace.share), pace.next_steps(None if most else budget.remaining_s())
+            before, steps = pace.share, pace.next_steps(None if most else budget.remaining_s())
             if most:
                 pace.share = min(1.0, (self.evaluations + steps * len(self.chains)) / most)
-            done = self._all_steps(everyone, steps, hot, heat(pace.share))
+            steps *= len(self.chains) // len(chosen)
+            done = self._all_steps(chosen, steps, unit * _heat(before), unit * _heat(pace.share))
             self.evaluations += done
             value = min(c.values[1] for c in self.chains)
             if value < best:
@@ -155,14 +156,18 @@ class _Search:
             idle = 0 if done else idle + steps
             if idle > 1000 or best <= goal or (most and self.evaluations >= most):
                 break  # no move is possible, none can be better, or all are made
-            if pace.share * _EXCHANGES >= exchanged + 1:
+            if pace.share >= _HEAT and len(chosen) > self.threads:
+                chosen = sorted(chosen, key=lambda i: self.chains[i].values[1])[: self.threads]
+                for i in chosen:
+                    self._take_over(i, i)
+            elif (pace.share - _HEAT) * (_EXCHANGES + 1) >= (exchanged + 1) * (1 - _HEAT):
                 exchanged += 1
-                self._exchange()
+                self._exchange(chosen)
 
-    def _all_steps(self, chosen: range, steps: int, hot: float, cold: float) -> int:
+    def _all_steps(self, chosen: Sequence[int], steps: int, hot: float, cold: float) -> int:
         return sum(self.pool.map(partial(self._steps, steps=steps, hot=hot, cold=cold), chosen))
 
-    def _speed(self, chosen: range, temperature: float, seconds: float) -> float:
+    def _speed(self, chosen: Sequence[int], temperature: float, seconds: float) -> float:
         """Steps per second of each chain, all running; afterwards the chains are as they were."""
         kept = [[getattr(c, name).copy() for name in _STATE] for c in self.chains]
         steps, took = 4, 0.0
@@ -211,20 +216,31 @@ class _Search:
         scale = self.chains[0].values[0] if np.isfinite(self.chains[0].values[0]) else 1.0
         return float(np.median(losses)) if len(losses) else max(1e-6 * scale, 1e-300)
 
-    def _exchange(self) -> None:
+    def _exchange(self, chosen: list[int]) -> None:
         """The chain with the worst placement, loads apart, goes on from the best placement found."""
-        best = min(range(len(self.chains)), key=lambda i: self.chains[i].values[1])
-        worst = max(range(len(self.chains)), key=lambda i: self.chains[i].values[0] - self.chains[i].values[2])
-        if best == worst or math.isinf(self.chains[best].values[1]):
-            return
-        source, target = self.chains[best], self.chains[worst]
-        _set_point(target, source.best_device, source.best_rank)
-        self._start(worst)
+        best = min(chosen, key=lambda i: self.chains[i].values[1])
+        worst = max(chosen, key=lambda i: self.chains[i].values[0] - self.chains[i].values[2])
+        if best != worst:
+            self._take_over(worst, best)
+
+    def _take_over(self, target: int, source: int) -> None:
+        """Go on from the best placement that a chain has met, if it has met a valid one."""
+        chain = self.chains[source]
+        if math.isfinite(chain.values[1]):
+            _set_point(self.chains[target], chain.best_device, chain.best_rank)
+            self._start(target)
 
 
 def _temperature(unit: float, first: float, last: float, share: float) -> float:
     """How hot it is when ``share`` of the way is done."""
     return float(unit * first * (last / first) ** share)
+
+
+def _heat(share: float) -> float:
+    """Temperature, in typical losses, when ``share`` of the way is done: it falls twice."""
+    if share < _HEAT:
+        return _temperature(1.0, _FIRST_SHARE, _LAST_SHARE, share / _HEAT)
+    return _temperature(1.0, _AGAIN_SHARE, _LAST_SHARE, (share - _HEAT) / (1 - _HEAT))
 
 
 def _new_chain(problem: Problem, start: Point, price: FloatArray, seed: int) -> Chain:
