@@ -106,7 +106,7 @@ def local_search(
     pool_of_starts = list(starts or []) or [_spread(units, seed, True)]
     while len(pool_of_starts) < threads:
         pool_of_starts.append(_spread(units, seed + len(pool_of_starts), False))
-    cycle = max(20_000, min(400 * units.unit_count, 2_000_000))
+    cycle = max(20_000, min(1600 * units.unit_count, 8_000_000))
     walks = [_Walk(units, problem, pool_of_starts[i], seed * 1000 + i, cycle) for i in range(threads)]
     trace: list[tuple[float, float]] = []
     best = np.inf
