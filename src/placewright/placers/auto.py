@@ -8,9 +8,9 @@ from typing import NamedTuple
 from placewright.budget import Budget, Incumbent
 from placewright.graph import OpGraph
 from placewright.placers.base import Found, Placer
+from placewright.placers.exact.milp import MilpPlacer, has_programme
 from placewright.placers.registry import get_placer, get_placer_class, is_installed
 from placewright.problem import Problem
-
 
 _ANY_NUMBER = 1_000_000_000
 
@@ -33,8 +33,8 @@ PLANS: dict[str, tuple[Step, ...]] = {
     # Proofs come soon or not at all, and not on wide graphs.
     "calls": (Step("greedy"), Step("calls-exact", 0.25, max_width=16), Step("anneal")),
     "pipeline": (*_FLOOR, Step("dpl", 0.5), Step("dp"), Step("milp")),
-    # Programmes prove something on small graphs only; on large ones annealing uses the time better.
-    "pipeline, not contiguous": (*_FLOOR, Step("milp", 0.5, max_ops=500), Step("local-search")),
+    "pipeline, not contiguous": (*_FLOOR, Step("local-search", 0.3), Step("milp")),
+    "pipeline, not contiguous, large": (*_FLOOR, Step("local-search")),  # too large for a programme
 }
 
 
@@ -78,8 +78,10 @@ class AutoPlacer(Placer):
 
 def plan_for(problem: Problem) -> tuple[Step, ...]:
     """The steps for a problem, those left out whose placer is not installed or not made for so many ops."""
-    scattered = problem.execution == "pipeline" and not problem.contiguous
-    steps = PLANS["pipeline, not contiguous" if scattered else problem.execution]
+    steps = PLANS[problem.execution]
+    if problem.execution == "pipeline" and not problem.contiguous:
+        can_prove = is_installed(MilpPlacer) and has_programme(problem)
+        steps = PLANS["pipeline, not contiguous" if can_prove else "pipeline, not contiguous, large"]
     width = graph_width(problem.graph) if any(s.max_width < _ANY_NUMBER for s in steps) else 0
     fitting = [s for s in steps if problem.n_ops <= s.max_ops and width <= s.max_width]
     return tuple(s for s in fitting if is_installed(get_placer_class(s.placer)))
