@@ -1,19 +1,26 @@
 """Every placer on generated problems of all four execution models, at one budget: value over bound, seconds, who wins.
 
-    python benchmarks/latency.py [--budget 10] [--execution overlap] [--ops 1000,10000] [--seeds 2] [--json FILE]
+    python benchmarks/latency.py [--budget 10] [--execution overlap] [--ops 1000,10000] [--seeds 2] [--first-seed 1]
+        [--only REGEX] [--placers auto,anneal] [--json FILE] [--stop-after 170]
 
 Problems are layered random graphs. ``ccr`` is the time of all copies over all edges divided by the time of all ops
 (their mean over kinds): 0.4 is compute-bound, 4 communication-bound. Machines are 4 equal devices, and 2, 3 and 4
 devices of unlike kinds, each kind fast at other ops, around host memory. Seconds are wall time after warm-up.
+
+A long comparison can be made in parts: what ``--json`` holds is not run again, ``--stop-after`` begins nothing after
+so many seconds, and the table is that of all rows the file holds. ``--only`` chooses instances by their names.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +29,7 @@ from placewright.cluster import Cluster, DeviceKind, Link, equal_devices
 from placewright.placers import get_placer, get_placer_class, placer_names
 from placewright.placers.base import prepare
 from placewright.placers.registry import is_installed
-from placewright.problem import EXECUTIONS, Problem
+from placewright.problem import EXECUTIONS, Execution, Problem
 from placewright.zoo import zoo_graph
 
 LISTS = ("heft", "peft", "etf", "sct", "cpop")
@@ -62,7 +69,9 @@ def machine(name: str) -> Cluster:
     )
 
 
-def instance(ops: int, ccr: float, machine_name: str, seed: int) -> Problem:
+def instance(
+    ops: int, ccr: float, machine_name: str, seed: int, execution: Execution, contiguous: bool = True
+) -> Problem:
     """A layered graph with op times drawn per op and kind, copies scaled to the ratio asked for."""
     graph = zoo_graph(f"layered?ops={ops}&seed={seed}")
     cluster = machine(machine_name)
@@ -79,23 +88,25 @@ def instance(ops: int, ccr: float, machine_name: str, seed: int) -> Problem:
         op_time_s=times,
         memory_bytes=graph.weight_bytes,
         tensor_copy_s=np.repeat(copy_s[:, None], n_links, axis=1),
-    )
+        contiguous=contiguous,
+    ).for_objective(None, execution)
 
 
-def instances(execution: str, sizes: list[int], seeds: int) -> Iterator[tuple[str, Problem]]:
+def instances(execution: Execution, sizes: list[int], seeds: range) -> Iterator[tuple[str, Callable[[], Problem]]]:
+    """Names, and how to make the problem: most parts of a long comparison need few of them."""
     for ops in sizes:
         for ccr in (0.4, 4.0):
             for name in MACHINES:
-                for seed in range(1, seeds + 1):
-                    problem = instance(ops, ccr, name, seed).for_objective(None, execution)
-                    yield f"{ops} ops, ccr {ccr:g}, {name}, seed {seed}", problem
-                    if execution == "pipeline" and seed == 1:
-                        yield f"{ops} ops, ccr {ccr:g}, {name}, non-contiguous", problem.with_options(contiguous=False)
+                for seed in seeds:
+                    make = partial(instance, ops, ccr, name, seed, execution)
+                    yield f"{ops} ops, ccr {ccr:g}, {name}, seed {seed}", make
+                    if execution == "pipeline" and seed == seeds.start:
+                        yield f"{ops} ops, ccr {ccr:g}, {name}, seed {seed}, non-contiguous", partial(make, False)
 
 
-def usable_placers(problem: Problem) -> list[str]:
-    names = [n for n in placer_names() if n not in ("expert",) and is_installed(get_placer_class(n))]
-    return [n for n in names if problem.execution in get_placer_class(n).executions]
+def usable_placers(execution: str) -> list[str]:
+    names = [n for n in placer_names() if n != "expert" and is_installed(get_placer_class(n))]
+    return [n for n in names if execution in get_placer_class(n).executions]
 
 
 def run(name: str, problem: Problem, seconds: float) -> tuple[float, float, float]:
@@ -117,12 +128,12 @@ def show(rows: list[Row]) -> None:
 
 
 def summary(rows: list[Row]) -> None:
-    groups: dict[tuple[str, str], dict[str, float]] = {}
+    groups: dict[tuple[str, str], list[Row]] = {}
     for r in rows:
-        groups.setdefault((r.execution, r.instance), {})[r.placer] = r.value
+        groups.setdefault((r.execution, r.instance), []).append(r)
     print("\nexecution     instances   auto best or tied   anneal better than the best list scheduler")
     for execution in dict.fromkeys(e for e, _ in groups):
-        chosen = [values for (e, _), values in groups.items() if e == execution]
+        chosen = [{r.placer: r.value for r in g} for (e, _), g in groups.items() if e == execution]
         tied = [v["auto"] <= min(v.values()) * (1 + TIE) for v in chosen if "auto" in v]
         wins = [
             v["anneal"] < min(v[n] for n in LISTS if n in v)
@@ -130,6 +141,12 @@ def summary(rows: list[Row]) -> None:
             if "anneal" in v and any(n in v for n in LISTS)
         ]
         print(f"{execution:<14}{len(chosen):>9}{_share(tied):>20}{_share(wins):>45}")
+    for (execution, instance_name), group in groups.items():
+        best = min(group, key=lambda r: r.value)
+        auto = next((r for r in group if r.placer == "auto"), best)
+        if auto.value > best.value * (1 + TIE):
+            behind = f"auto {auto.value / best.value - 1:.2%} behind {best.placer}"
+            print(f"    {execution}: {instance_name}: {behind}")
 
 
 def _share(hits: list[bool]) -> str:
@@ -141,22 +158,36 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=10.0, help="seconds for each placer on each instance")
     parser.add_argument("--execution", default=",".join(EXECUTIONS))
     parser.add_argument("--ops", default="1000,10000")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1, help="how many graphs of each sort")
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="a regular expression that instances' names must hold")
     parser.add_argument("--placers", default="", help="only these (all if not given)")
-    parser.add_argument("--json", default="", help="also write all rows to this file")
+    parser.add_argument("--json", default="", help="a file of rows to add to")
+    parser.add_argument("--stop-after", type=float, default=float("inf"), help="seconds after which nothing is begun")
     options = parser.parse_args()
-    rows: list[Row] = []
-    for execution in options.execution.split(","):
-        for name, problem in instances(execution, [int(n) for n in options.ops.split(",")], options.seeds):
-            prepare(problem)
-            wanted = options.placers.split(",") if options.placers else usable_placers(problem)
-            here = [Row(execution, name, p, *run(p, problem, options.budget)) for p in wanted]
-            show(here)
-            rows += here
-            if options.json:
-                document: list[dict[str, Any]] = [r._asdict() for r in rows]
-                with open(options.json, "w", encoding="utf-8") as file:
-                    json.dump(document, file, indent=1)
+    file = Path(options.json) if options.json else None
+    rows = [Row(**row) for row in json.loads(file.read_text("utf-8"))] if file and file.exists() else []
+    known = {(r.execution, r.instance, r.placer) for r in rows}
+    sizes = [int(n) for n in options.ops.split(",")]
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    until = time.monotonic() + options.stop_after
+    for execution in EXECUTIONS:
+        if execution not in options.execution.split(","):
+            continue
+        for name, make in instances(execution, sizes, seeds):
+            if not re.search(options.only, name):
+                continue
+            wanted = [p for p in usable_placers(execution) if not options.placers or p in options.placers.split(",")]
+            missing = [p for p in wanted if (execution, name, p) not in known]
+            if missing and time.monotonic() < until:
+                problem = make()
+                prepare(problem)
+                for placer in missing:
+                    if time.monotonic() < until:
+                        rows.append(Row(execution, name, placer, *run(placer, problem, options.budget)))
+                        if file:
+                            file.write_text(json.dumps([r._asdict() for r in rows], indent=1), "utf-8")
+                show([r for r in rows if (r.execution, r.instance) == (execution, name)])
     summary(rows)
 
 

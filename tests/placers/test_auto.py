@@ -6,12 +6,13 @@ from typing import cast
 
 import pytest
 
-from placewright import place
+from placewright import load, place
 from placewright.budget import Budget, Incumbent
 from placewright.placers import get_placer
-from placewright.placers.auto import PLANS, plan_for
+from placewright.placers.auto import PLANS, graph_width, plan_for
 from placewright.problem import EXECUTIONS, Execution
 from placewright.testing.problems import random_problem
+from placewright.zoo import zoo_graph
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -27,6 +28,17 @@ def test_never_worse_than_its_members(execution: Execution, seed: int) -> None:
 def test_every_member_of_a_plan_is_made_for_it(plan: str) -> None:
     execution = plan.partition(",")[0]
     assert all(execution in get_placer(step.placer).executions for step in PLANS[plan])
+
+
+def test_width_is_that_of_the_widest_layer() -> None:
+    assert graph_width(zoo_graph("layered?ops=100&width=20")) == 20
+    assert graph_width(zoo_graph("chain?ops=5")) == 1
+
+
+def test_proofs_are_left_out_where_there_is_no_hope() -> None:
+    narrow, wide = (load(f"zoo:layered?ops=100&width={n}", cluster="laptop-npu", execution="calls") for n in (2, 40))
+    assert "calls-exact" in [s.placer for s in plan_for(narrow)]
+    assert "calls-exact" not in [s.placer for s in plan_for(wide)]
 
 
 def test_it_says_what_ran_and_why_it_stopped() -> None:

@@ -8,6 +8,7 @@ from placewright.budget import Budget
 from placewright.evaluate import evaluate_many
 from placewright.placers.annealing.search import Point, anneal_from
 from placewright.placers.base import Found, Placer, best_single_device
+from placewright.placers.greedy import GreedyPlacer
 from placewright.placers.lists.starts import constructive_starts, warm_up_starts
 from placewright.placers.random import RandomPlacer
 from placewright.placers.topo import TopoPlacer
@@ -30,6 +31,8 @@ class AnnealPlacer(Placer):
 
     def warm_up(self, problem: Problem) -> None:
         warm_up_starts(problem)
+        if problem.execution == "calls":
+            GreedyPlacer().warm_up(problem)
         everywhere = Point(problem.op_device_time_s.argmin(axis=1).astype(np.int32))
         anneal_from(problem, [everywhere], Budget(0.05, evaluations=2), 0, threads=1)
 
@@ -53,14 +56,12 @@ def starting_points(problem: Problem, budget: Budget, seed: int) -> list[tuple[P
     What other placers working on the same budget have found is one of them.
     """
     points = [(Point(s.device_of_op, s.priority), s.value) for s in constructive_starts(problem, budget, seed)]
-    known = budget.incumbent
-    if known is not None:
-        points.append((Point(known.device_of_op, known.priority), known.value))
     rows = []
     best = best_single_device(problem)
     if best is not None:
         rows.append(np.full(problem.n_ops, best[0], dtype=np.int32))
-    for placer in (TopoPlacer(), RandomPlacer()):
+    fills: list[Placer] = [TopoPlacer(), RandomPlacer()]
+    for placer in [GreedyPlacer(), *fills] if problem.execution == "calls" else fills:
         if points and budget.expired():
             break
         some = Budget(budget.remaining_s(), evaluations=_RANDOM_STARTS)
@@ -73,6 +74,11 @@ def starting_points(problem: Problem, budget: Budget, seed: int) -> list[tuple[P
         result = evaluate_many(problem, np.array(rows))
         values = np.where(result.is_valid, result.value, np.inf).tolist()
         points += [(Point(row), value) for row, value in zip(rows, values, strict=True)]
+    known = budget.incumbent
+    if known is not None:
+        again = [value for p, value in points if np.array_equal(known.device_of_op, p.device_of_op)]
+        if known.value < min(again, default=np.inf):
+            points.append((Point(known.device_of_op, known.priority), known.value))
     return sorted(points, key=lambda p: p[1])
 
 

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from placewright.budget import Budget, Incumbent
+from placewright.graph import OpGraph
 from placewright.placers.base import Found, Placer
+from placewright.placers.exact.milp import MilpPlacer, has_programme
 from placewright.placers.registry import get_placer, get_placer_class, is_installed
 from placewright.problem import Problem
 
+_ANY_NUMBER = 1_000_000_000
+
 
 class Step(NamedTuple):
-    """A member's turn: it may use ``share`` of the time that is left then, on graphs of up to ``max_ops`` ops."""
+    """A member's turn: it may use ``share`` of the time that is left then, on graphs that are not too large for it."""
 
     placer: str
     share: float = 1.0
-    max_ops: int = 1_000_000_000
+    max_ops: int = _ANY_NUMBER
+    max_width: int = _ANY_NUMBER  # ops at the same distance from the inputs
 
 
 _FLOOR = (Step("single"), Step("topo"))
 # Cheap bounds and constructive placers first, then exact methods that may end early, then search with what is left.
 PLANS: dict[str, tuple[Step, ...]] = {
-    "overlap": (*_FLOOR, Step("cpsat", 0.5, max_ops=250), Step("anneal")),  # which begins with the list schedulers
+    # Annealing begins with single devices, topological fills and list schedules: no others have to run before it.
+    "overlap": (Step("cpsat", 0.5, max_ops=250), Step("anneal")),
     "sequential": (*_FLOOR, Step("mincut", 0.8), Step("anneal")),
-    "calls": (*_FLOOR, Step("greedy"), Step("calls-exact", 0.25), Step("anneal")),  # proofs come soon or not at all
+    # Proofs come soon or not at all, and not on wide graphs.
+    "calls": (Step("greedy"), Step("calls-exact", 0.25, max_width=16), Step("anneal")),
     "pipeline": (*_FLOOR, Step("dpl", 0.5), Step("dp"), Step("milp")),
-    "pipeline, not contiguous": (*_FLOOR, Step("dpl", 0.2), Step("local-search", 0.6), Step("milp")),
+    "pipeline, not contiguous": (*_FLOOR, Step("local-search", 0.3), Step("milp")),
+    "pipeline, not contiguous, large": (*_FLOOR, Step("local-search")),  # too large for a programme
 }
 
 
@@ -69,6 +78,18 @@ class AutoPlacer(Placer):
 
 def plan_for(problem: Problem) -> tuple[Step, ...]:
     """The steps for a problem, those left out whose placer is not installed or not made for so many ops."""
-    scattered = problem.execution == "pipeline" and not problem.contiguous
-    steps = PLANS["pipeline, not contiguous" if scattered else problem.execution]
-    return tuple(s for s in steps if problem.n_ops <= s.max_ops and is_installed(get_placer_class(s.placer)))
+    steps = PLANS[problem.execution]
+    if problem.execution == "pipeline" and not problem.contiguous:
+        can_prove = is_installed(MilpPlacer) and has_programme(problem)
+        steps = PLANS["pipeline, not contiguous" if can_prove else "pipeline, not contiguous, large"]
+    width = graph_width(problem.graph) if any(s.max_width < _ANY_NUMBER for s in steps) else 0
+    fitting = [s for s in steps if problem.n_ops <= s.max_ops and width <= s.max_width]
+    return tuple(s for s in fitting if is_installed(get_placer_class(s.placer)))
+
+
+def graph_width(graph: OpGraph) -> int:
+    """The largest number of ops equally far from the inputs."""
+    level = [0] * graph.n_ops
+    for u, v in zip(graph.edge_producer.tolist(), graph.consumer_op.tolist(), strict=True):
+        level[v] = max(level[v], level[u] + 1)  # edges are sorted by producer, ops topologically
+    return max(Counter(level).values())

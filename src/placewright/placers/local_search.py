@@ -5,20 +5,25 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placewright.budget import Budget
+from placewright.evaluate import evaluate_many
 from placewright.evaluate.batch import cpu_count
 from placewright.placers.assignment.search import local_search, published_descent
 from placewright.placers.assignment.view import assignment_view
 from placewright.placers.base import Found, Placer
 from placewright.placers.exact.dp import DpPlacer
+from placewright.placers.partition import PartitionPlacer
+from placewright.placers.registry import is_installed
 from placewright.problem import Problem
 
 FIRST_SHARE = 0.2  # of the time, at most, for the contiguous start
+PARTITION_SECONDS_PER_OP = 2e-4  # generously; it cannot be interrupted
 
 
 class LocalSearchPlacer(Placer):
-    """Annealing with incremental loads from the best contiguous pipeline, on all cores.
+    """Annealing with incremental loads from the best contiguous pipeline or a partition, on all cores.
 
     ``method="published"`` is the baseline of the literature instead: steepest descent over accelerators from ten
     random starts, memory ignored. Ignores contiguity: ask for ``contiguous=False``. With ``budget.evaluations`` the
@@ -44,12 +49,12 @@ class LocalSearchPlacer(Placer):
             return _found(
                 view.to_ops(found.device_of_unit) if found.device_of_unit is not None else None, found.iterations
             )
-        start = DpPlacer().search(problem, budget.part(FIRST_SHARE * budget.seconds), seed).device_of_op
+        starts = _starts(problem, budget, seed)
         result = local_search(
             view.units,
             problem.schedule,
             problem.communication,
-            starts=None if start is None else [view.to_units(start)],
+            starts=[view.to_units(start) for start in starts],
             seed=seed,
             seconds=budget.remaining_s(),
             iterations=budget.evaluations,
@@ -58,8 +63,23 @@ class LocalSearchPlacer(Placer):
             on_improve=lambda _, value: budget.report(value),
         )
         better = result.device_of_unit is not None
-        device = view.to_ops(np.asarray(result.device_of_unit)) if better else start
+        device = view.to_ops(np.asarray(result.device_of_unit)) if better else starts[0] if starts else None
         return _found(device, result.iterations)
+
+
+def _starts(problem: Problem, budget: Budget, seed: int) -> list[NDArray[np.int32]]:
+    """The best contiguous pipeline, a balanced partition and what others have found, best first."""
+    placers: list[Placer] = [DpPlacer()]
+    if is_installed(PartitionPlacer) and problem.n_ops * PARTITION_SECONDS_PER_OP < FIRST_SHARE * budget.seconds:
+        placers.append(PartitionPlacer())
+    part = budget.part(FIRST_SHARE * budget.seconds)
+    rows = [found for p in placers if (found := p.search(problem, part, seed).device_of_op) is not None]
+    if budget.incumbent is not None:
+        rows.append(budget.incumbent.device_of_op)
+    if not rows:
+        return []
+    result = evaluate_many(problem, np.array(rows))
+    return [rows[i] for i in np.argsort(np.where(result.is_valid, result.value, np.inf), kind="stable")]
 
 
 def _found(device: object, evaluations: int) -> Found:

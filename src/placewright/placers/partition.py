@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from placewright.budget import Budget
-from placewright.evaluate.batch import cpu_count
 from placewright.placers.assignment.partition import partition
 from placewright.placers.assignment.view import assignment_view
 from placewright.placers.base import Found, Placer
@@ -24,7 +23,7 @@ class PartitionPlacer(Placer):
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         view = assignment_view(problem)
-        result = partition(view.units, problem.schedule, problem.communication, threads=cpu_count(), seed=seed)
+        result = partition(view.units, problem.schedule, problem.communication, seed=seed)
         if result.device_of_unit is None:
             return Found(None, note=result.reason)
         return Found(view.to_ops(result.device_of_unit), evaluations=1)

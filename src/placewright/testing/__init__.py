@@ -1,7 +1,16 @@
 """Contract tests for placers and frontends, for third parties too."""
 
+from placewright.testing.brute_force import optimum
 from placewright.testing.contract import PlacerContract
 from placewright.testing.frontends import FrontendCase, FrontendContract
 from placewright.testing.problems import random_cluster, random_graph, random_problem
 
-__all__ = ["FrontendCase", "FrontendContract", "PlacerContract", "random_cluster", "random_graph", "random_problem"]
+__all__ = [
+    "FrontendCase",
+    "FrontendContract",
+    "PlacerContract",
+    "optimum",
+    "random_cluster",
+    "random_graph",
+    "random_problem",
+]

@@ -7,6 +7,8 @@ from placewright.budget import Budget
 from placewright.evaluate import check, evaluate, evaluate_many
 from placewright.placers import get_placer
 from placewright.placers.annealing.engine import last_checkpoint, least_tails_s, new_engine, new_log, run
+from placewright.placers.annealing.loads import count_loads, move_op, new_loads, smooth_maxima, windows
+from placewright.placers.annealing.pace import Pace, planned
 from placewright.placers.annealing.search import Point, anneal_from, rank_of, work_prices
 from placewright.placers.units import movable_units
 from placewright.problem import Execution, Problem
@@ -59,6 +61,57 @@ def test_engine_agrees_with_the_evaluator_from_the_beginning_and_from_checkpoint
                 device = changed
                 assert run(a, e, log, device, rank, order, checkpoint, change, np.inf, True) == expected
     assert from_checkpoint > 500
+
+
+def test_loads_of_moved_ops_are_those_counted_afresh_and_never_above_the_value() -> None:
+    for seed in range(80):
+        problem = some_problem(seed, n_ops=5 + seed % 30)
+        rng = np.random.default_rng(seed)
+        a, time_s = problem.arrays, np.ascontiguousarray(problem.op_time_s[:, problem.cluster.device_kind])
+        window = windows(a, time_s.min(axis=1), 1 + seed % 4)
+        device, rank, _ = random_point(problem, rng)
+        loads = new_loads(a, window, True)
+        count_loads(loads, time_s, device)
+        for _ in range(30):
+            move_op(loads, time_s, device, int(rng.integers(problem.n_ops)), int(rng.integers(problem.n_devices)))
+        afresh = new_loads(a, window, True)
+        count_loads(afresh, time_s, device)
+        assert loads.busy_s == pytest.approx(afresh.busy_s, abs=1e-9)
+        assert (loads.readers == afresh.readers).all()
+        busiest = afresh.busy_s.sum(axis=0).max()
+        assert busiest <= evaluate(problem, device, rank.astype(float)).value * (1 + 1e-9)
+        parts = afresh.busy_s.max(axis=1)
+        assert parts.sum() <= smooth_maxima(afresh.busy_s) <= parts.sum() * (3 * problem.n_devices) ** (1 / 8) + 1e-9
+
+
+def test_windows_divide_the_work_along_the_graph() -> None:
+    problem = some_problem(1, n_ops=200)
+    window = windows(problem.arrays, problem.op_time_s.min(axis=1), 5)
+    assert set(window.tolist()) == set(range(5))
+    work = np.bincount(window, problem.op_time_s.min(axis=1))
+    assert work.max() <= work.sum() / 5 + 2 * problem.op_time_s.max()
+    chain = np.arange(200) * 5 // 200
+    assert np.corrcoef(window, chain)[0, 1] > 0.3  # ops are numbered in topological order
+
+
+def test_a_plan_is_the_same_for_speeds_that_are_nearly_the_same() -> None:
+    assert len({_length(planned(speed, 10.0)) for speed in np.linspace(1000, 1050, 20)}) <= 2
+    assert _length(planned(1000.0, 10.0)) <= 10_000
+
+
+def test_a_plan_is_cut_where_the_time_would_not_do() -> None:
+    pace = planned(1000.0, 10.0)
+    remaining_s = 10.0
+    while pace.share < 1 and remaining_s > 0:
+        remaining_s -= pace.next_steps(remaining_s) / 100.0  # ten times slower than it seemed
+    assert pace.share == 1
+
+
+def _length(pace: Pace) -> int:
+    steps = 0
+    while pace.share < 1:
+        steps += pace.next_steps()
+    return steps
 
 
 def test_exchanged_ranks_from_a_checkpoint() -> None:

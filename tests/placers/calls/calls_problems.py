@@ -1,12 +1,9 @@
-"""Random small problems with every feature, and their optimum by looking at all placements."""
+"""Random small problems with every feature."""
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 
-from placewright.evaluate import evaluate_many
 from placewright.frontends.workload import workload_cluster
 from placewright.graph import build_graph
 from placewright.problem import Problem
@@ -67,10 +64,3 @@ def short_of_memory(seed: int, n_ops: int = 12) -> Problem:
         tensor_copy_s=rng.exponential(0.8, (graph.n_tensors, 1)),
         execution="calls",
     )
-
-
-def optimum(problem: Problem) -> float:
-    """Least value of all valid placements; infinite if there is none."""
-    rows = np.array(list(product(range(problem.n_devices), repeat=problem.n_ops)), dtype=np.int32)
-    result = evaluate_many(problem, rows)
-    return float(np.where(result.is_valid, result.value, np.inf).min())

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from calls_problems import chain_problem, optimum, short_of_memory, small_problem
+from calls_problems import chain_problem, short_of_memory, small_problem
 
 from placewright.budget import Budget
 from placewright.evaluate import check, prove_infeasible
@@ -14,7 +14,7 @@ from placewright.placers.calls.bounding import bounding_steps
 from placewright.placers.calls.enumeration import enumerate_placements
 from placewright.placers.calls.groups import groups_of
 from placewright.placers.exact.calls import most_pieces
-from placewright.testing import random_problem
+from placewright.testing import optimum, random_problem
 
 SEEDS = [s for s in range(66) if not prove_infeasible(small_problem(s))]
 

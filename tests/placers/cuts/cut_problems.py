@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from placewright.evaluate import evaluate_many, prove_infeasible
+from placewright.evaluate import prove_infeasible
 from placewright.placers.cuts.energy import Energy, labelling_value
 from placewright.problem import Problem, Rule
 from placewright.testing import random_problem
@@ -27,13 +27,6 @@ def small_problem(seed: int, n_devices: int | None = None, *, overhead: bool, **
         kinds = tuple(replace(k, segment_overhead_s=0.0) for k in problem.cluster.kinds)
         problem = problem.with_options(cluster=replace(problem.cluster, kinds=kinds))
     return None if prove_infeasible(problem) else problem
-
-
-def best_value(problem: Problem) -> float:
-    """By trying everything; infinite if nothing is valid."""
-    rows = np.array(list(itertools.product(range(problem.n_devices), repeat=problem.n_ops)), dtype=np.int32)
-    result = evaluate_many(problem, rows, threads=1)
-    return float(np.where(result.is_valid, result.value, np.inf).min())
 
 
 def best_fusion(energy: Energy, first: Any, second: Any) -> float:

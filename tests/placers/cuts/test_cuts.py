@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from cut_problems import best_fusion, best_value, random_label, small_problem
+from cut_problems import best_fusion, random_label, small_problem
 
 from placewright.evaluate import evaluate
 from placewright.placers.cuts.dual import PlacedOnce, priced_cuts
@@ -16,6 +16,7 @@ from placewright.placers.cuts.moves import improve_by_cuts, never, starting_labe
 from placewright.placers.cuts.paths import PathMix
 from placewright.placers.cuts.segments import score_of, segments_of, two_segments
 from placewright.placers.units import movable_units
+from placewright.testing import optimum
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -100,7 +101,7 @@ def test_fusions(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_bounds_by_prices_hold(seed: int) -> None:
     problem = small_problem(seed, overhead=False, limits=True)
-    if problem is None or not np.isfinite(best := best_value(problem)):
+    if problem is None or not np.isfinite(best := optimum(problem)):
         return
     energy, limit = energy_of(problem), problem.arrays.memory_limit_bytes
     slack = best * (1 + 1e-9) + 1e-9
@@ -124,7 +125,7 @@ def test_repair_and_annealing_keep_the_limits(seed: int) -> None:
         better = annealed(energy, label, limit, 2_000, seed)
         assert fits(energy, label, limit)
         assert fits(energy, better, limit)
-        assert best_value(problem) - 1e-9 <= labelling_value(energy, better) <= labelling_value(energy, label) + 1e-9
+        assert optimum(problem) - 1e-9 <= labelling_value(energy, better) <= labelling_value(energy, label) + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(60))

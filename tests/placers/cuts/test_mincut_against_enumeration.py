@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cut_problems import best_value, small_problem
+from cut_problems import small_problem
 
 from placewright.api import load
 from placewright.budget import Budget, Progress
@@ -14,12 +14,13 @@ from placewright.placers.cuts.energy import energy_of, labelling_value
 from placewright.placers.cuts.local import fits
 from placewright.placers.exact import mincut
 from placewright.problem import Problem
+from placewright.testing import optimum
 
 SEGMENTS = [None, None, 1, 2, 3]
 
 
 def assert_optimal(problem: Problem) -> None:
-    best = best_value(problem)
+    best = optimum(problem)
     placement = get_placer("mincut").place(problem, Budget(60), 0)
     if np.isinf(best):
         assert placement.status == "infeasible"
@@ -53,7 +54,7 @@ def test_bounds_hold_with_segments_and_without_branching(seed: int, monkeypatch:
     problem = small_problem(2000 + seed, overhead=True, max_segments=SEGMENTS[seed % 5])
     if problem is None:
         return
-    best = best_value(problem)
+    best = optimum(problem)
     placement = get_placer("mincut").place(problem, Budget(60), 0)
     if np.isinf(best):
         assert placement.device_of_op is None
@@ -68,7 +69,7 @@ def test_branch_and_bound_alone(seed: int) -> None:
     if problem is not None:
         searched = branch_and_bound(problem, np.inf, lambda: False)
         assert searched.is_complete
-        assert searched.value == pytest.approx(best_value(problem))
+        assert searched.value == pytest.approx(optimum(problem))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -79,7 +80,7 @@ def test_the_programme_alone(seed: int) -> None:
     problem = small_problem(4000 + seed, overhead=False, limits=True)
     if problem is None:
         return
-    energy, limit, best = energy_of(problem), problem.arrays.memory_limit_bytes, best_value(problem)
+    energy, limit, best = energy_of(problem), problem.arrays.memory_limit_bytes, optimum(problem)
     solved = solve_programme(energy, limit, None, 60.0, lambda: False, lambda bound: None)
     if np.isinf(best):
         assert solved.status == "infeasible"

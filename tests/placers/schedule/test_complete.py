@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import itertools
-
-import numpy as np
 import pytest
 
 from placewright.budget import Budget
-from placewright.evaluate import check, evaluate, evaluate_many
+from placewright.evaluate import check, evaluate
 from placewright.placers.schedule.complete import search_completely
 from placewright.problem import Problem
-from placewright.testing import random_problem
+from placewright.testing import optimum, random_problem
 
 
 def tiny_problem(seed: int) -> Problem:
@@ -21,16 +18,6 @@ def tiny_problem(seed: int) -> Problem:
     )  # fmt: skip
 
 
-def brute_force(problem: Problem) -> float:
-    """The best valid value over all placements and all orders; infinite if there is none."""
-    n, n_devices = problem.n_ops, problem.n_devices
-    placements = np.array(list(itertools.product(range(n_devices), repeat=n)), dtype=np.int32)
-    orders = np.array(list(itertools.permutations(range(n))), dtype=np.float64)
-    rows = np.repeat(placements, len(orders), axis=0)
-    result = evaluate_many(problem, rows, np.tile(orders, (len(placements), 1)))
-    return float(np.where(result.is_valid, result.value, np.inf).min())
-
-
 @pytest.mark.parametrize("block", range(10))
 def test_equals_brute_force_over_placements_and_orders(block: int) -> None:
     solved = 0
@@ -38,7 +25,7 @@ def test_equals_brute_force_over_placements_and_orders(block: int) -> None:
         problem = tiny_problem(seed)
         found = search_completely(problem, Budget(60))
         assert found.finished
-        assert found.value == pytest.approx(brute_force(problem), rel=1e-12)
+        assert found.value == pytest.approx(optimum(problem), rel=1e-12)
         if found.device_of_op is not None:
             solved += 1
             assert check(problem, found.device_of_op, found.priority) == ()

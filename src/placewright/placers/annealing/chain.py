@@ -11,6 +11,7 @@ from placewright.evaluate.batch import judge_latency
 from placewright.evaluate.memory import may_exceed, resident_bytes
 from placewright.evaluate.sequential import find_segments
 from placewright.placers.annealing.engine import Engine, Log, last_checkpoint, run
+from placewright.placers.annealing.loads import Loads, count_loads, smooth_maxima
 from placewright.placers.annealing.moves import (
     RANKS,
     Chain,
@@ -54,8 +55,10 @@ def penalised(a: Arrays, c: Chain, model: int, max_segments: int, value: float, 
 
 
 @njit(cache=True, nogil=True)
-def start_chain(a: Arrays, e: Engine, log: Log, c: Chain, model: int, max_segments: int, strict: bool) -> None:
-    """Score the present placement and leave its checkpoints."""
+def start_chain(
+    a: Arrays, g: Flow, loads: Loads, e: Engine, log: Log, c: Chain, model: int, max_segments: int, strict: bool
+) -> None:
+    """Score the present placement, loads apart, and leave its checkpoints."""
     valid = True
     score = 0.0
     if model == OVERLAP:
@@ -63,10 +66,9 @@ def start_chain(a: Arrays, e: Engine, log: Log, c: Chain, model: int, max_segmen
         find_critical(a, log, c)
     if strict or model != OVERLAP:
         score, valid = penalised(a, c, model, max_segments, score, c.queue)
+    count_loads(loads, g.time_s, c.device)
+    c.values[0] = score
     c.values[2] = 0.0
-    for v in range(c.device.shape[0]):
-        c.values[2] += c.price[c.device[v]] * a.op_time_s[v, a.device_kind[c.device[v]]]
-    c.values[0] = score + c.values[2]
     if valid and score < c.values[1]:
         c.values[1] = score
         c.best_device[:] = c.device
@@ -75,16 +77,23 @@ def start_chain(a: Arrays, e: Engine, log: Log, c: Chain, model: int, max_segmen
 
 @njit(cache=True, nogil=True)
 def anneal(
-    a: Arrays, g: Flow, e: Engine, log: Log, c: Chain, model: int, max_segments: int, strict: bool, weights: Any,
-    steps: int, first_temperature: float, last_temperature: float, deltas: Any,
+    a: Arrays, g: Flow, loads: Loads, e: Engine, log: Log, c: Chain, model: int, max_segments: int, strict: bool,
+    loads_only: bool, weights: Any, load_weight: float, steps: int, first_temperature: float, last_temperature: float,
+    deltas: Any,
 ) -> int:  # fmt: skip
     """Take ``steps`` steps while the temperature falls; return how many evaluations they took.
+
+    The score is the value and ``load_weight`` times the smooth maxima of the loads. With ``loads_only`` the value
+    counts as zero, and nothing is simulated; start the chain again before it goes on otherwise.
 
     With room in ``deltas`` nothing is accepted, and the changes of the score are written there instead.
     """
     sampling = deltas.shape[0] > 0
     n_sampled, evaluations = 0, 0
     total_weight = weights.sum()
+    weighted = load_weight * smooth_maxima(loads.busy_s) if load_weight > 0.0 else 0.0
+    c.values[0] = weighted if loads_only else c.values[0] + weighted - c.values[2]
+    c.values[2] = weighted
     for step in range(steps):
         pick = uniform(c.random) * total_weight
         kind = 0
@@ -96,40 +105,40 @@ def anneal(
         c.first_change[0] = c.device.shape[0]
         c.work_change_s[:] = 0.0
         if kind == RANKS:
-            if model != OVERLAP or sampling:
+            if model != OVERLAP or sampling or loads_only:
                 continue
             c.old_rank[:] = c.rank
             ranks_from_placement(a, c.device, 0.5 * uniform(c.random), c.random, c.rank, c.op_of_rank)
             c.first_change[0] = -1
         else:
-            propose(g, log, c, kind, model == OVERLAP)
+            propose(g, loads, log, c, kind, model == OVERLAP and not loads_only)
             if c.counts[0] == 0 and c.counts[1] == 0:
                 continue
         evaluations += 1
         c.tried[kind] += 1
         present = c.values[0]
-        priced = c.values[2]
-        for d in range(c.price.shape[0]):
-            priced += c.price[d] * c.work_change_s[d]
+        weighted = load_weight * smooth_maxima(loads.busy_s) if load_weight > 0.0 else 0.0
         limit = np.inf
         if not sampling and present < np.inf:
             temperature = first_temperature * (last_temperature / first_temperature) ** (step / steps)
-            limit = present - temperature * np.log(1.0 - uniform(c.random)) - priced
+            limit = present - temperature * np.log(1.0 - uniform(c.random)) - weighted
         score, valid = 0.0, True
         checkpoint = -1
-        if model == OVERLAP:
+        if model == OVERLAP and not loads_only:
             checkpoint = last_checkpoint(e.at_done, c.first_change[0])
             score = run(a, e, log, c.device, c.rank, c.op_of_rank, checkpoint, c.work_change_s, limit, False)
-        if score < np.inf and (strict or model != OVERLAP):
+        if not loads_only and score < np.inf and (strict or model != OVERLAP):
             score, valid = penalised(a, c, model, max_segments, score, c.queue)
         if sampling and n_sampled < deltas.shape[0]:
-            deltas[n_sampled] = score + priced - present
+            deltas[n_sampled] = score + weighted - present
             n_sampled += 1
         if not sampling and score <= limit:
             c.taken[kind] += 1
-            c.values[0] = score + priced
-            c.values[2] = priced
-            c.gain[kind] += max(0.0, present - priced - score)
+            c.values[0] = score + weighted
+            c.values[2] = weighted
+            c.gain[kind] += max(0.0, present - weighted - score)
+            if loads_only:
+                continue
             if model == OVERLAP:
                 run(a, e, log, c.device, c.rank, c.op_of_rank, checkpoint, c.work_change_s, np.inf, True)
                 find_critical(a, log, c)
@@ -142,5 +151,5 @@ def anneal(
                 c.rank[v] = c.old_rank[v]
                 c.op_of_rank[c.old_rank[v]] = v
         else:
-            take_back(c)
+            take_back(g, loads, c)
     return evaluations

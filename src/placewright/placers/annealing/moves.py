@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from placewright.graph import BoolArray, FloatArray, IntArray
 from placewright.placers.annealing.engine import Log
+from placewright.placers.annealing.loads import Loads, move_op
 from placewright.problem import Arrays
 
 SINGLE, CRITICAL, SWAP, CLUSTER, CLUSTER_SWAP, BOUNDARY, ORDER, CRITICAL_ORDER, RANKS, PRICED = range(10)
@@ -27,8 +28,8 @@ class Chain(NamedTuple):
     op_of_rank: IntArray
     best_device: IntArray
     best_rank: IntArray
-    values: FloatArray  # [3]: present score, best valid value, present priced work
-    price: FloatArray  # [devices]: of a second of work
+    values: FloatArray  # [3]: present score, best valid value, the loads' part of the present score
+    price: FloatArray  # [devices]: of a second of work, for moves that look for cheaper devices
     random: NDArray[np.uint64]  # [1]
     unit_of_op: IntArray  # what moves together
     unit_ptr: IntArray
@@ -85,7 +86,7 @@ def uniform(state: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
-def stage(g: Flow, log: Log, c: Chain, unit: int, to: int) -> None:
+def stage(g: Flow, loads: Loads, log: Log, c: Chain, unit: int, to: int) -> None:
     """Put a unit on another device."""
     at = c.device[c.unit_op[c.unit_ptr[unit]]]
     if at == to or not c.allowed[unit, to]:
@@ -96,7 +97,7 @@ def stage(g: Flow, log: Log, c: Chain, unit: int, to: int) -> None:
     first = c.first_change[0]
     for i in range(c.unit_ptr[unit], c.unit_ptr[unit + 1]):
         v = c.unit_op[i]
-        c.device[v] = to
+        move_op(loads, g.time_s, c.device, v, to)
         c.work_change_s[at] -= g.time_s[v, at]
         c.work_change_s[to] += g.time_s[v, to]
         if g.producer_ptr[v] == g.producer_ptr[v + 1]:
@@ -133,12 +134,12 @@ def exchange_ranks(c: Chain, u: int, v: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def take_back(c: Chain) -> None:
+def take_back(g: Flow, loads: Loads, c: Chain) -> None:
     """Undo what is staged."""
     for n in range(c.counts[0] - 1, -1, -1):
         unit = c.staged_unit[n]
         for i in range(c.unit_ptr[unit], c.unit_ptr[unit + 1]):
-            c.device[c.unit_op[i]] = c.staged_from[n]
+            move_op(loads, g.time_s, c.device, c.unit_op[i], c.staged_from[n])
     for n in range(c.counts[1] - 1, -1, -1):
         exchange_ranks(c, c.staged_ranks[2 * n], c.staged_ranks[2 * n + 1])
 
@@ -198,9 +199,9 @@ def _grow(g: Flow, c: Chain, seed: int, size: int, backwards: bool, forwards: bo
 
 
 @njit(cache=True, nogil=True)
-def _stage_grown(g: Flow, log: Log, c: Chain, count: int, to: int) -> None:
+def _stage_grown(g: Flow, loads: Loads, log: Log, c: Chain, count: int, to: int) -> None:
     for i in range(count):
-        stage(g, log, c, c.unit_of_op[c.queue[i]], to)
+        stage(g, loads, log, c, c.unit_of_op[c.queue[i]], to)
 
 
 @njit(cache=True, nogil=True)
@@ -275,40 +276,40 @@ def ranks_from_placement(a: Arrays, device: Any, noise: float, random: Any, rank
 
 
 @njit(cache=True, nogil=True)
-def propose(g: Flow, log: Log, c: Chain, kind: int, has_clock: bool) -> None:
+def propose(g: Flow, loads: Loads, log: Log, c: Chain, kind: int, has_clock: bool) -> None:
     """Stage a move of a kind; nothing is staged if none comes to mind. Without a clock there is no critical path."""
     n = c.device.shape[0]
     critical = has_clock and c.counts[2] > 0 and (kind in (CRITICAL, CRITICAL_ORDER) or uniform(c.random) < 0.4)
     v = c.critical[below(c.random, c.counts[2])] if critical else below(c.random, n)
     size = 2 + int(2.0 ** (uniform(c.random) * np.log2(max(2.0, min(256.0, n / 4)))))
     if kind in (SINGLE, CRITICAL):
-        stage(g, log, c, c.unit_of_op[v], _other_device(g, c, v))
+        stage(g, loads, log, c, c.unit_of_op[v], _other_device(g, c, v))
     elif kind == PRICED:
-        _stage_priced(g, log, c)
+        _stage_priced(g, loads, log, c)
     elif kind == SWAP:
         w = _near_in_time(log, c, v, False) if has_clock else _neighbour(g, c, v)
         if w >= 0:
             at, to = c.device[v], c.device[w]
-            stage(g, log, c, c.unit_of_op[v], to)
-            stage(g, log, c, c.unit_of_op[w], at)
+            stage(g, loads, log, c, c.unit_of_op[v], to)
+            stage(g, loads, log, c, c.unit_of_op[w], at)
     elif kind == CLUSTER:
         to = _other_device(g, c, v)
-        _stage_grown(g, log, c, _grow(g, c, v, size, True, True), to)
+        _stage_grown(g, loads, log, c, _grow(g, c, v, size, True, True), to)
     elif kind == CLUSTER_SWAP:
         w = _near_in_time(log, c, v, False) if has_clock else _neighbour(g, c, v)
         if w >= 0 and c.device[w] != c.device[v]:
             at, to = c.device[v], c.device[w]
             count = _grow(g, c, v, size, True, True)
             others = _grow_copy(g, c, w, count)
-            _stage_grown(g, log, c, count, to)
+            _stage_grown(g, loads, log, c, count, to)
             for i in range(others):
-                stage(g, log, c, c.unit_of_op[c.old_rank[i]], at)
+                stage(g, loads, log, c, c.unit_of_op[c.old_rank[i]], at)
     elif kind == BOUNDARY:
         w = _neighbour(g, c, v)
         if w >= 0 and c.device[w] != c.device[v]:
             to = c.device[w]
             ahead = w < v  # the boundary moves on along the edge, or back
-            _stage_grown(g, log, c, _grow(g, c, v, min(size, 16), not ahead, ahead), to)
+            _stage_grown(g, loads, log, c, _grow(g, c, v, min(size, 16), not ahead, ahead), to)
     elif kind == ORDER and has_clock:
         w = _near_in_time(log, c, v, True)
         if w >= 0:
@@ -320,7 +321,7 @@ def propose(g: Flow, log: Log, c: Chain, kind: int, has_clock: bool) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _stage_priced(g: Flow, log: Log, c: Chain) -> None:
+def _stage_priced(g: Flow, loads: Loads, log: Log, c: Chain) -> None:
     """Of a few random ops, move the one whose work gets cheapest."""
     best_v, best_d, best_gain = -1, -1, 0.0
     for _ in range(4):
@@ -332,7 +333,7 @@ def _stage_priced(g: Flow, log: Log, c: Chain) -> None:
                 if gain > best_gain:
                     best_v, best_d, best_gain = v, d, gain
     if best_v >= 0:
-        stage(g, log, c, c.unit_of_op[best_v], best_d)
+        stage(g, loads, log, c, c.unit_of_op[best_v], best_d)
 
 
 @njit(cache=True, nogil=True)

@@ -19,7 +19,9 @@ from placewright.graph import FloatArray, IntArray
 from placewright.placers.annealing import moves
 from placewright.placers.annealing.chain import CALLS, OVERLAP, SEQUENTIAL, anneal, start_chain
 from placewright.placers.annealing.engine import least_tails_s, new_engine, new_log
-from placewright.placers.annealing.moves import Chain, flow_of
+from placewright.placers.annealing.loads import new_loads, windows
+from placewright.placers.annealing.moves import Chain, flow_of, ranks_from_placement
+from placewright.placers.annealing.pace import Pace, planned
 from placewright.placers.units import movable_units
 from placewright.problem import Problem
 
@@ -31,13 +33,19 @@ _WEIGHTS = {
 }  # fmt: skip
 _NEEDS_CLOCK = (moves.CRITICAL, moves.ORDER, moves.CRITICAL_ORDER, moves.RANKS)
 _SAMPLES, _SAMPLING_SHARE = 100, 0.05  # moves tried to learn how much a move changes, and their share of the time
-_FIRST_SHARE, _LAST_SHARE = 0.02, 0.001  # temperatures, as shares of the median loss of a move
-_EXCHANGES = 10  # times that the worst chain takes over the best one's placement
-_SLICE_S = 0.04  # between two looks at the clock
-_SLICES = 200  # of a search bound by evaluations
-_WORK_WEIGHT = 0.5  # of priced work in the score, beside the value
+_FIRST_SHARE, _AGAIN_SHARE, _LAST_SHARE = 0.1, 0.03, 0.001  # temperatures, as shares of the median loss of a move
+_SPREAD_FIRST_SHARE, _SPREAD_LAST_SHARE = 0.5, 0.001  # the same while loads are spread
+_SPREAD_TIME, _MOST_SPREAD = 0.25, 300  # share of the time for that, at most, and steps per unit, at most
+_WINDOWS = (4, 7, 2, 15)  # parts of the run that loads are counted in, one chain after another
+_KEPT = 1  # chains that begin with their start as it is
+_LOAD_WEIGHT = 30.0  # of the busiest devices and channels in the score, beside the value
+_HEAT = 0.3  # share of the way on which many chains compete; the best ones are heated again and share the rest
+_EXCHANGES = 5  # times that the worst of these takes over the best one's placement
 _PRICE_STEPS = 200
-_LARGE = 4000  # ops from which on there is one chain per core, below there are two
+_LARGE = 4000  # ops from which on two chains compete per core, below there are four
+
+
+_STATE = ("device", "rank", "op_of_rank", "best_device", "best_rank", "values", "random", "tried", "taken", "gain")
 
 
 class Point(NamedTuple):
@@ -60,65 +68,119 @@ def anneal_from(
 ) -> Annealed:
     """Anneal from the given starts until the budget ends; the first start should be the best one.
 
-    With ``budget.evaluations`` the result depends on the seed alone, unless the time ends first.
+    With ``budget.evaluations`` the result depends on the seed alone, unless the time ends first. Without, the number of
+    steps is planned in coarse units from the speed that was seen, so that runs of the same budget nearly always take
+    the same way and differ only in how far they get at the end.
     """
     search = _Search(problem, starts, seed, threads or cpu_count())
-    search.cool(budget)
+    with ThreadPoolExecutor(search.threads) as search.pool:
+        if search.model == OVERLAP and not search.strict:
+            search.spread(budget)
+        search.cool(budget)
     return search.result()
 
 
 class _Search:
+    pool: ThreadPoolExecutor
+
     def __init__(self, problem: Problem, starts: Sequence[Point], seed: int, threads: int) -> None:
         self.problem, self.threads = problem, threads
         a = problem.arrays
-        n_chains = threads * (1 if problem.n_ops >= _LARGE else 2)
+        n_chains = threads * (2 if problem.n_ops >= _LARGE else 4)
         self.model = _MODEL[problem.execution]
         bytes_in_all = a.memory_bytes.sum() + a.live_bytes.sum()
         self.strict = bool(problem.max_segments or bytes_in_all > a.memory_limit_bytes.min())
         self.weights = np.array(
             [0.0 if self.model != OVERLAP and k in _NEEDS_CLOCK else _WEIGHTS[k] for k in range(moves.N_KINDS)]
         )
-        tails = least_tails_s(a, problem.op_device_time_s.min(axis=1))
-        price = _WORK_WEIGHT * work_prices(problem) if self.model == OVERLAP else np.zeros(problem.n_devices)
+        least_time_s = problem.op_device_time_s.min(axis=1)
+        tails = least_tails_s(a, least_time_s)
+        price = work_prices(problem) if self.model == OVERLAP else np.zeros(problem.n_devices)
         self.chains = [_new_chain(problem, starts[i % len(starts)], price, seed * 1000 + i) for i in range(n_chains)]
         self.engines = [new_engine(a, tails) for _ in self.chains]
+        self.loads = [
+            new_loads(a, windows(a, least_time_s, _WINDOWS[i % len(_WINDOWS)]), self.model == OVERLAP)
+            for i in range(n_chains)
+        ]
         self.logs = [new_log(problem.n_ops) for _ in self.chains]
         self.flow = flow_of(a, problem.op_time_s[:, problem.cluster.device_kind])
+        self.loads_only = False
         self.evaluations = len(self.chains)
         for i in range(n_chains):
             self._start(i)
 
+    def spread(self, budget: Budget) -> None:
+        """Spread work and copies over devices and channels, schedules apart; some chains stay as they are."""
+        chosen = range(min(_KEPT, len(self.chains) - 1), len(self.chains))
+        units = len(self.chains[0].allowed)
+        self.loads_only = True
+        unit = self._typical_loss(budget)
+        heat = partial(_temperature, unit, _SPREAD_FIRST_SHARE, _SPREAD_LAST_SHARE)
+        if budget.evaluations:
+            pace = Pace(min(20 * budget.evaluations, 100 * units))
+        else:
+            seconds = _SPREAD_TIME * budget.remaining_s()
+            pace = planned(self._speed(chosen, heat(0.0), 0.05 * seconds), seconds, _MOST_SPREAD * units)
+        while pace.share < 1 and not budget.expired():
+            hot, steps = heat(pace.share), pace.next_steps()
+            self._all_steps(chosen, steps, hot, heat(pace.share))
+        self.loads_only = False
+        for i, c in enumerate(self.chains):
+            if i in chosen:
+                ranks_from_placement(self.problem.arrays, c.device, 0.0, c.random, c.rank, c.op_of_rank)
+            self._start(i)
+
     def cool(self, budget: Budget) -> None:
-        """Run all chains while the temperature falls with the share of the budget that is spent."""
+        """Run all chains while the temperature falls, and on at the last one while time is left."""
+        chosen = list(range(len(self.chains)))
         unit = self._typical_loss(budget.part(_SAMPLING_SHARE * budget.remaining_s()))
         goal = lower_bound(self.problem) * (1 + 1e-9)
-        began = budget.elapsed_s()
-        seconds = max(budget.seconds - began, 1e-9)
         most = budget.evaluations
-        steps = max(1, most // (_SLICES * len(self.chains))) if most else 8
-        spent, exchanged, best = 0.0, 0, math.inf
-        with ThreadPoolExecutor(self.threads) as pool:
-            while spent < 1 and not budget.expired():
-                slice_began = time.monotonic()
-                next_spent = min(1.0, spent + (1 / _SLICES if most else _SLICE_S / seconds))
-                hot, cold = (unit * _temperature(share) for share in (spent, next_spent))
-                done = sum(pool.map(partial(self._steps, steps=steps, hot=hot, cold=cold), range(len(self.chains))))
-                self.evaluations += done
-                took = time.monotonic() - slice_began
-                if most:
-                    spent = self.evaluations / most
-                else:
-                    steps = int(np.clip(steps * _SLICE_S / max(took, 1e-6), 1, 4 * steps))
-                    spent = (budget.elapsed_s() - began) / seconds
-                value = min(c.values[1] for c in self.chains)
-                if value < best:
-                    best = float(value)
-                    budget.report(best, evaluations=self.evaluations)
-                if done == 0 or best <= goal:
-                    break  # no move is possible, or none can be better
-                if spent * _EXCHANGES >= exchanged + 1:
-                    exchanged += 1
-                    self._exchange()
+        if most:
+            pace = Pace(max(1, most // len(chosen)))
+        else:
+            speed = self._speed(chosen, unit * _FIRST_SHARE, 0.02 * budget.remaining_s())
+            pace = planned(speed, budget.remaining_s())
+        exchanged, best, idle = 0, math.inf, 0
+        while not budget.expired():
+            before, steps = pace.share, pace.next_steps(None if most else budget.remaining_s())
+            if most:
+                pace.share = min(1.0, (self.evaluations + steps * len(self.chains)) / most)
+            steps *= len(self.chains) // len(chosen)
+            done = self._all_steps(chosen, steps, unit * _heat(before), unit * _heat(pace.share))
+            self.evaluations += done
+            value = min(c.values[1] for c in self.chains)
+            if value < best:
+                best = float(value)
+                budget.report(best, evaluations=self.evaluations)
+            idle = 0 if done else idle + steps
+            if idle > 1000 or best <= goal or (most and self.evaluations >= most):
+                break  # no move is possible, none can be better, or all are made
+            if pace.share >= _HEAT and len(chosen) > self.threads:
+                chosen = sorted(chosen, key=lambda i: self.chains[i].values[1])[: self.threads]
+                for i in chosen:
+                    self._take_over(i, i)
+            elif (pace.share - _HEAT) * (_EXCHANGES + 1) >= (exchanged + 1) * (1 - _HEAT):
+                exchanged += 1
+                self._exchange(chosen)
+
+    def _all_steps(self, chosen: Sequence[int], steps: int, hot: float, cold: float) -> int:
+        return sum(self.pool.map(partial(self._steps, steps=steps, hot=hot, cold=cold), chosen))
+
+    def _speed(self, chosen: Sequence[int], temperature: float, seconds: float) -> float:
+        """Steps per second of each chain, all running; afterwards the chains are as they were."""
+        kept = [[getattr(c, name).copy() for name in _STATE] for c in self.chains]
+        steps, took = 4, 0.0
+        while took < seconds:
+            steps *= 4
+            began = time.monotonic()
+            self._all_steps(chosen, steps, temperature, temperature)
+            took = time.monotonic() - began
+        for i, arrays in enumerate(kept):
+            for name, array in zip(_STATE, arrays, strict=True):
+                getattr(self.chains[i], name)[:] = array
+            self._start(i)
+        return steps / max(took, 1e-9)
 
     def result(self) -> Annealed:
         chain = min(self.chains, key=lambda c: c.values[1])
@@ -131,15 +193,17 @@ class _Search:
     def _start(self, i: int) -> None:
         p = self.problem
         start_chain(
-            p.arrays, self.engines[i], self.logs[i], self.chains[i], self.model, p.max_segments or 0, self.strict
-        )
+            p.arrays, self.flow, self.loads[i], self.engines[i], self.logs[i], self.chains[i], self.model,
+            p.max_segments or 0, self.strict,
+        )  # fmt: skip
 
     def _steps(self, i: int, steps: int, hot: float, cold: float, deltas: FloatArray | None = None) -> int:
         p = self.problem
         room = np.zeros(0) if deltas is None else deltas
+        weight = 1.0 if self.loads_only else _LOAD_WEIGHT if self.model == OVERLAP else 0.0
         return anneal(
-            p.arrays, self.flow, self.engines[i], self.logs[i], self.chains[i], self.model, p.max_segments or 0,
-            self.strict, self.weights, steps, hot, cold, room,
+            p.arrays, self.flow, self.loads[i], self.engines[i], self.logs[i], self.chains[i], self.model,
+            p.max_segments or 0, self.strict, self.loads_only, self.weights, weight, steps, hot, cold, room,
         )  # fmt: skip
 
     def _typical_loss(self, budget: Budget) -> float:
@@ -152,19 +216,31 @@ class _Search:
         scale = self.chains[0].values[0] if np.isfinite(self.chains[0].values[0]) else 1.0
         return float(np.median(losses)) if len(losses) else max(1e-6 * scale, 1e-300)
 
-    def _exchange(self) -> None:
-        """The chain with the worst placement goes on from the best placement found."""
-        best = min(range(len(self.chains)), key=lambda i: self.chains[i].values[1])
-        worst = max(range(len(self.chains)), key=lambda i: self.chains[i].values[0])
-        if best == worst or math.isinf(self.chains[best].values[1]):
-            return
-        source, target = self.chains[best], self.chains[worst]
-        _set_point(target, source.best_device, source.best_rank)
-        self._start(worst)
+    def _exchange(self, chosen: list[int]) -> None:
+        """The chain with the worst placement, loads apart, goes on from the best placement found."""
+        best = min(chosen, key=lambda i: self.chains[i].values[1])
+        worst = max(chosen, key=lambda i: self.chains[i].values[0] - self.chains[i].values[2])
+        if best != worst:
+            self._take_over(worst, best)
+
+    def _take_over(self, target: int, source: int) -> None:
+        """Go on from the best placement that a chain has met, if it has met a valid one."""
+        chain = self.chains[source]
+        if math.isfinite(chain.values[1]):
+            _set_point(self.chains[target], chain.best_device, chain.best_rank)
+            self._start(target)
 
 
-def _temperature(spent: float) -> float:
-    return float(_FIRST_SHARE * (_LAST_SHARE / _FIRST_SHARE) ** spent)
+def _temperature(unit: float, first: float, last: float, share: float) -> float:
+    """How hot it is when ``share`` of the way is done."""
+    return float(unit * first * (last / first) ** share)
+
+
+def _heat(share: float) -> float:
+    """Temperature, in typical losses, when ``share`` of the way is done: it falls twice."""
+    if share < _HEAT:
+        return _temperature(1.0, _FIRST_SHARE, _LAST_SHARE, share / _HEAT)
+    return _temperature(1.0, _AGAIN_SHARE, _LAST_SHARE, (share - _HEAT) / (1 - _HEAT))
 
 
 def _new_chain(problem: Problem, start: Point, price: FloatArray, seed: int) -> Chain:

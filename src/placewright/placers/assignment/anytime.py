@@ -172,7 +172,7 @@ def _run_workers(
             if not over():
                 part()
 
-    solver = _solver_for(units, contiguity)
+    solver = solver_for(units, contiguity)
     if solver != "highs":
         first_search_and_bound()
     with ThreadPoolExecutor(2) as pool:
@@ -193,7 +193,7 @@ def _run_workers(
     return "infeasible" if not np.isfinite(board.bound) else status
 
 
-def _solver_for(units: Units, contiguity: Contiguity) -> Solver | None:
+def solver_for(units: Units, contiguity: Contiguity) -> Solver | None:
     """CP-SAT for contiguity and for small problems, HiGHS up to a size, none beyond.
 
     The size is less where copies cost more than the work: the linear relaxation then says little, and the core is

@@ -19,7 +19,7 @@ from placewright.placers.assignment.search_kernels import (
 )
 from placewright.placers.assignment.units import Communication, IntArray, Objective, Units, evaluate, fold_directions
 
-POLL_SECONDS = 0.1
+PIECE_ITERATIONS = 20_000  # between two looks at the clock; fixed, so that runs differ only in how far they get
 FRESH_START_SHARE = 0.3  # of cooling cycles; the others continue from the best assignment
 
 
@@ -42,7 +42,6 @@ class _Walk:
         self.rng = np.random.default_rng(seed)
         self.done = 0
         self.progress = 0.0
-        self.rate = 2e5
         self.hot = 0.05
 
     @property
@@ -58,10 +57,8 @@ class _Walk:
         begin = self.hot * (cold / self.hot) ** self.progress
         end = self.hot * (cold / self.hot) ** (self.progress + share)
         count = max(1, round(share * self.cycle_iterations))
-        started = time.perf_counter()
         largest = max(2, len(self.problem.memory) // max(1, len(self.problem.kind_of_device)))
         anneal(self.problem, self.state, count, begin, end, largest)
-        self.rate = 0.5 * self.rate + 0.5 * count / max(time.perf_counter() - started, 1e-6)
         self.progress += share if share > 0 else 1.0
         if self.progress > 1.0 - 1e-9:
             self.progress = 1.0
@@ -96,7 +93,7 @@ def local_search(
 ) -> SearchResult:
     """Anneal until the deadline, `should_stop`, `target` is reached or `iterations` per thread are spent.
 
-    With `iterations` (and no interruption) the result depends on the seed only.
+    With `iterations` (and no interruption) the result depends on the seed only. Without, every run takes the same way.
     """
     began = time.perf_counter()
     folded = units if objective == "gpipe" else fold_directions(units)
@@ -106,7 +103,7 @@ def local_search(
     pool_of_starts = list(starts or []) or [_spread(units, seed, True)]
     while len(pool_of_starts) < threads:
         pool_of_starts.append(_spread(units, seed + len(pool_of_starts), False))
-    cycle = max(20_000, min(400 * units.unit_count, 2_000_000))
+    cycle = max(20_000, min(1600 * units.unit_count, 8_000_000))
     walks = [_Walk(units, problem, pool_of_starts[i], seed * 1000 + i, cycle) for i in range(threads)]
     trace: list[tuple[float, float]] = []
     best = np.inf
@@ -122,19 +119,13 @@ def local_search(
             spent = iterations is not None and walks[0].done >= iterations
             if left <= 0 or spent or should_stop() or best <= target:
                 break
-            pieces = [_piece(walk, iterations, left) for walk in walks]
-            list(pool.map(_Walk.step, walks, pieces))
+            piece = PIECE_ITERATIONS if iterations is None else min(PIECE_ITERATIONS, iterations - walks[0].done)
+            list(pool.map(_Walk.step, walks, [piece] * len(walks)))
             _share_best(walks)
     leader = min(walks, key=lambda walk: walk.value)
     found = leader.state.best.copy() if np.isfinite(leader.value) else None
     value = evaluate(units, found, objective, communication) if found is not None else np.inf
     return SearchResult(found, value, sum(walk.done for walk in walks), trace)
-
-
-def _piece(walk: _Walk, iterations: int | None, left: float) -> int:
-    if iterations is not None:
-        return min(20_000, iterations - walk.done)
-    return max(1000, int(walk.rate * min(POLL_SECONDS, left)))
 
 
 def _share_best(walks: list[_Walk]) -> None:

@@ -301,8 +301,8 @@ def _propose(problem: Problem, state: State, stamp: int, largest: int) -> int:
     choice = _below(rng, 8)
     state.trail[0, 0] = unit
     size = 1
-    if choice >= 5:
-        size = _grow(problem, state, unit, target, 2 + _below(rng, largest), stamp)
+    if choice == 7:  # few and mostly small, or they would take nearly all the time
+        size = _grow(problem, state, unit, target, 2 + int(largest ** _uniform(rng)), stamp)
     elif choice >= 3:
         partner = _below(rng, len(state.device))
         if choice == 3:

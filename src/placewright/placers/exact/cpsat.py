@@ -17,7 +17,7 @@ from placewright.problem import Problem
 
 MOST_UNITS_COMPLETE = 14  # beyond, complete search does not come to an end
 MOST_OPS_WHOLE = 250  # beyond, only parts are solved
-MOST_OPS_PARTS = 3000
+MOST_OPS_PARTS = 3000  # beyond, problems are annealed
 ANNEAL_SHARE, COMPLETE_SHARE, WHOLE_SHARE = 0.2, 0.5, 0.6  # of the time
 ANNEAL_EVALUATIONS = 20_000
 COMPLETE_STEPS = 4_000_000
@@ -27,7 +27,8 @@ class CpsatPlacer(Placer):
     """Annealing first; then complete search of tiny problems (the best of all placements and all priorities).
 
     Otherwise a constraint model of the whole problem, whose bound holds for every placement and order, and large
-    neighbourhoods around the incumbent. ``optimal`` is said only when the evaluator's value meets a bound.
+    neighbourhoods around the incumbent; problems too large for that are annealed only. ``optimal`` is said only when
+    the evaluator's value meets a bound.
     """
 
     name = "cpsat"
@@ -42,10 +43,11 @@ class CpsatPlacer(Placer):
             search_completely(problem, Budget(0.0))
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
+        if problem.n_ops > MOST_OPS_PARTS:
+            return AnnealPlacer().search(problem, budget, seed)
         starts = starting_points(problem, budget.part(ANNEAL_SHARE / 2 * budget.seconds), seed)
-        first = Budget(min(budget.remaining_s(), ANNEAL_SHARE * budget.seconds), budget.evaluations)
-        if problem.n_ops <= MOST_OPS_PARTS:
-            first.evaluations = first.evaluations or ANNEAL_EVALUATIONS
+        most = budget.evaluations or ANNEAL_EVALUATIONS
+        first = Budget(min(budget.remaining_s(), ANNEAL_SHARE * budget.seconds), most)
         annealed = anneal_from(problem, [point for point, _ in starts], first, seed)
         point, value = starts[0]
         if annealed.best is not None and annealed.value < value:
@@ -74,12 +76,8 @@ class CpsatPlacer(Placer):
                 return Found(None, infeasible=(Fault("no-packing", text),))
         if math.isinf(incumbent.value):
             return Found(None, evaluations=annealed.evaluations, note="no valid placement was met")
-        if problem.n_ops <= MOST_OPS_PARTS and incumbent.value > incumbent.bound * (1 + 1e-9):
+        if incumbent.value > incumbent.bound * (1 + 1e-9):
             incumbent = improve_parts(problem, incumbent, budget, seed)
-        elif not budget.expired() and problem.n_ops > MOST_OPS_PARTS:
-            last = anneal_from(problem, [incumbent.point], budget, seed + 1)
-            if last.best is not None and last.value < incumbent.value:
-                incumbent = Incumbent(last.best, last.value, incumbent.bound)
         return _answer(incumbent, annealed.evaluations)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placewright.budget import OPTIMAL_GAP, Budget
 from placewright.evaluate import evaluate
@@ -39,6 +40,7 @@ class MilpPlacer(Placer):
         view = assignment_view(problem)
         if problem.max_replicas > 1 or (problem.contiguous and _is_final(problem, chain, view.is_exact)):
             return chain
+        known = [found for found in (chain.device_of_op, _incumbent(budget)) if found is not None]
         result = solve(
             view.units,
             problem.schedule,
@@ -46,7 +48,7 @@ class MilpPlacer(Placer):
             contiguity="chain" if problem.contiguous else "none",
             seconds=budget.remaining_s(),
             goal_gap=GOAL_GAP,
-            starts=[] if chain.device_of_op is None else [view.to_units(chain.device_of_op)],
+            starts=[view.to_units(found) for found in known],
             lower=chain.bound or 0.0,
             seed=seed,
             should_stop=budget.expired,
@@ -63,6 +65,18 @@ class MilpPlacer(Placer):
         if not view.is_exact and chain.device_of_op is not None:
             device = min(device, chain.device_of_op, key=lambda found: evaluate(problem, found).value)
         return Found(device, bound=bound, note=note)
+
+
+def has_programme(problem: Problem) -> bool:
+    """Whether a problem is small enough for an exact programme beside the search."""
+    from placewright.placers.assignment.anytime import solver_for
+
+    contiguity = "chain" if problem.contiguous else "none"
+    return solver_for(assignment_view(problem).units, contiguity) is not None
+
+
+def _incumbent(budget: Budget) -> NDArray[np.int32] | None:
+    return None if budget.incumbent is None else budget.incumbent.device_of_op
 
 
 def _is_final(problem: Problem, chain: Found, is_exact: bool) -> bool:

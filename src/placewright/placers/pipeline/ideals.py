@@ -47,15 +47,17 @@ def solve_ideals(
         return Pipeline("too_many_states", *chain.incumbent, 0, chain.visits)
     lattice = enumerate_ideals(units, max_ideals, task.stop)
     if not isinstance(lattice, Lattice):
-        return Pipeline(lattice.reason, *chain.incumbent, lattice.found, chain.visits)
+        polished = _polish(task, np.random.default_rng(seed), chain.incumbent, threads)
+        return Pipeline(lattice.reason, *polished, lattice.found, chain.visits)
     ideals = lattice.parent.size
     threads = _affordable_threads(task, ideals, threads)
     if threads == 0:
         return Pipeline("too_many_states", *chain.incumbent, ideals, chain.visits)
+    polish = partial(_polish, task, np.random.default_rng(seed)) if units.memory_bytes.size <= MAX_CUTS else None
     with ThreadPoolExecutor(threads) as pool:
         best = minimise(
             model, lattice, task.vectors, task.prices, task.lower, chain.incumbent, task.stop,
-            polish=partial(_polish, task, np.random.default_rng(seed)), pool=pool, threads=threads,
+            polish=polish, pool=pool, threads=threads,
         )  # fmt: skip
     status: Status = "optimal" if best.proven else "timeout"
     if best.proven and best.incumbent.value == np.inf:
@@ -63,7 +65,7 @@ def solve_ideals(
     return Pipeline(status, *best.incumbent, ideals, chain.visits + best.visits)
 
 
-def _polish(task: Task, generator: np.random.Generator, incumbent: Incumbent) -> Incumbent:
+def _polish(task: Task, generator: np.random.Generator, incumbent: Incumbent, threads: int = 1) -> Incumbent:
     """Move boundaries along random orders that agree with the incumbent's sequence of stages.
 
     A search of the lattice costs as much as hundreds of these short ones.
@@ -72,14 +74,17 @@ def _polish(task: Task, generator: np.random.Generator, incumbent: Incumbent) ->
     count = task.units.memory_bytes.size
     stage_of_unit = np.empty(count, np.int64)
     failures = 0
-    while failures < _PATIENCE and count <= MAX_CUTS and not task.stop():
-        for number, stage in enumerate(incumbent.stages):
-            stage_of_unit[stage.units] = number
-        order = topological_order(*links, generator.random(count), True)
-        order = order[np.argsort(stage_of_unit[order], kind="stable")]
-        found = best_along(task, order, incumbent).incumbent
-        failures = 0 if found.value < incumbent.value * (1 - _WORTHWHILE) else failures + 1
-        incumbent = found
+    with ThreadPoolExecutor(threads) as pool:
+        while failures < _PATIENCE and incumbent.stages and not task.stop():
+            for number, stage in enumerate(incumbent.stages):
+                stage_of_unit[stage.units] = number
+            orders = [topological_order(*links, generator.random(count), True) for _ in range(threads)]
+            orders = [order[np.argsort(stage_of_unit[order], kind="stable")] for order in orders]
+            along = pool.map(partial(best_along, task), orders, [incumbent] * threads)
+            found = [minimum.incumbent for minimum in along]
+            best = min(found, key=lambda f: f.value)
+            failures = 0 if best.value < incumbent.value * (1 - _WORTHWHILE) else failures + threads
+            incumbent = best
     return incumbent
 
 
