@@ -9,6 +9,7 @@ from assignment_problems import brute_force, op_level_value, random_ops, random_
 from placewright.placers.assignment.anytime import is_contiguous, solve
 from placewright.placers.assignment.bounds import column_bound, combinatorial_bound, unit_bound, work_bound
 from placewright.placers.assignment.frontier import best_set, build_frontiers
+from placewright.placers.assignment.likeness import like_units
 from placewright.placers.assignment.partition import partition
 from placewright.placers.assignment.pricing import SetProgramme, set_load, set_problem
 from placewright.placers.assignment.search import local_search, published_descent
@@ -103,12 +104,40 @@ def test_pricing_agrees(seed: int) -> None:
     frontiers = build_frontiers(problem)
     assert frontiers is not None
     assert best_set(frontiers, problem, usable, limit, -1e-6).bound == pytest.approx(best, abs=1e-5)
+    for tolerance in (0.01 * np.abs(usable).sum(), 0.2 * np.abs(usable).sum()):
+        rough = best_set(frontiers, problem, usable, limit, -1e-6, tolerance)
+        assert best - 1e-5 <= rough.bound
+        if rough.member is not None:
+            assert rough.bound <= usable[rough.member].sum() + tolerance + 1e-5
+            assert set_load(problem, rough.member) <= limit * (1 + 1e-6)
     stopped = best_set(frontiers, problem, usable, limit, -1e-6, should_stop=lambda: True)
     assert stopped.bound >= best - 1e-5
     nothing = np.zeros((0, 2), dtype=np.int32)
     programme = SetProgramme(problem, nothing, np.ones(units.unit_count, dtype=bool))
     answer = programme.solve(usable, limit, 10.0, lambda primal, dual: False)
     assert answer.bound == pytest.approx(best, abs=1e-4)
+
+
+def test_repeated_layers_look_alike() -> None:
+    layers, kinds = 6, 1
+    count = 2 * layers  # a heavy unit, then a light one, and so on
+    time = np.tile([[3.0], [1.0]], (layers, kinds))
+    chain = np.arange(count - 1)
+    units = random_units(1)._replace(
+        forward_time=time,
+        backward_time=np.zeros_like(time),
+        memory_bytes=np.ones(count),
+        tensor_ptr=np.arange(0, 2 * count - 1, 2, dtype=np.int32),
+        tensor_unit=np.stack([chain, chain + 1], axis=1).ravel().astype(np.int32),
+        tensor_in=np.ones((count - 1, kinds)),
+        tensor_out=np.ones((count - 1, kinds)),
+    )
+    assert len(np.unique(like_units(units, 0))) == 2
+    near = like_units(units, 2)
+    assert near[4] == near[6]
+    assert near[5] == near[7]
+    assert near[0] != near[4]  # it has no input
+    assert len(np.unique(like_units(units, count))) == count  # in the end all differ by their distance to the ends
 
 
 def test_search_is_reproducible() -> None:

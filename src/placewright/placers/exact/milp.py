@@ -70,8 +70,9 @@ class MilpPlacer(Placer):
 def has_programme(problem: Problem) -> bool:
     """Whether a problem is small enough for an exact programme beside the search."""
     from placewright.placers.assignment.anytime import solver_for
+    from placewright.placers.assignment.exact_process import Contiguity
 
-    contiguity = "chain" if problem.contiguous else "none"
+    contiguity: Contiguity = "chain" if problem.contiguous else "none"
     return solver_for(assignment_view(problem).units, contiguity) is not None
 
 
