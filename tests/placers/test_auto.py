@@ -30,8 +30,8 @@ def test_every_member_of_a_plan_is_made_for_it(plan: str) -> None:
     assert all(execution in get_placer(step.placer).executions for step in PLANS[plan])
 
 
-def test_width_is_that_of_the_widest_layer() -> None:
-    assert graph_width(zoo_graph("layered?ops=100&width=20")) == 20
+def test_width_is_the_most_ops_equally_far_from_the_inputs() -> None:
+    assert graph_width(zoo_graph("fork-join?blocks=3&branches=4&length=3")) == 4
     assert graph_width(zoo_graph("chain?ops=5")) == 1
 
 
