@@ -192,9 +192,11 @@ def execution_search(rows: Rows, evaluations: int = 300) -> None:
     from placewright.execute.run import run_placement
     from placewright.placers.learned.rewards import MeasuredRewards, measurement_context
 
-    model, cluster = "zoo:resnet-50", "cores:f32+bf16"
+    model, cluster = f"zoo:{rows.only or 'resnet-50'}", "cores:f32+bf16"
     live = open_live(model, "openvino")
     problem = load(live.graph, cluster=cluster, execution="overlap")
+    if not rows.wants(part="execution", model=model):
+        return
     memo = Memo(rows.path.with_suffix(".sqlite"), measurement_context(problem, live))
     rewards = MeasuredRewards(problem, live, memo, should_stop=lambda: time.monotonic() > rows._until)
     began = time.perf_counter()
@@ -205,8 +207,8 @@ def execution_search(rows: Rows, evaluations: int = 300) -> None:
     result = run_placement(live, placement, repeats=20)
     measured = {name: [t.median_s, t.low_s, t.high_s] for name, t in result.timings.items()}
     against = {name: str(result.against(name)) for name in problem.cluster.device_names}
-    rows.add({"part": "execution", "model": model, "cluster": cluster, "evaluations": rewards.evaluations,
-              "measured": measured, "against": against, "segments": result.segments})  # fmt: skip
+    found = {"measured": measured, "against": against, "segments": result.segments, "note": placement.note}
+    rows.add({"part": "execution", "model": model, "cluster": cluster, "evaluations": rewards.evaluations, **found})
 
 
 def median_and_spread(values: list[float]) -> str:
@@ -263,6 +265,11 @@ def _main_rows(rows: Rows, key: Row) -> None:
         print(f"| {method} | {median_and_spread([1e3 * v for v in values])} | {middle / known - 1:+.2%} "
               f"| {1 - middle / cpu:.1%} | {took} |")  # fmt: skip
     print(f"published improvement over CPU-only: {PUBLISHED[key['model']]}%")
+    for method in ("hsdag", "hsdag, no starts", "placeto", "rnn"):
+        curves = [r["curve"] for r in rows.of(**key, method=method)]
+        points = [(m, [c[str(m)] for c in curves if str(m) in c]) for m in MARKS]
+        text = ", ".join(f"{m}: {statistics.median(v) / known - 1:+.1%}" for m, v in points if v)
+        print(f"curve of {method}, above best known after so many evaluations: {text}")
 
 
 def main() -> None:

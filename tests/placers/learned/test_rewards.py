@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,7 @@ class FakeRuntime:
         self.problem, self.refused = problem, refused
         self.started: list[Mapping[str, str]] = []
         self.killed_at = 0
+        self.pause_s: Callable[[Mapping[str, str]], float] = lambda devices: 0.0
 
     def live(self) -> Any:
         return SimpleNamespace(graph=self.problem.graph, inputs=[], start=self.start, runtime="fake")
@@ -37,11 +39,15 @@ class FakeRuntime:
             raise KeyboardInterrupt
         if self.refused in devices.values():
             raise RuntimeError("this device is broken")
-        return _Executor()
+        return _Executor(self.pause_s(devices))
 
 
 class _Executor:
+    def __init__(self, pause_s: float) -> None:
+        self._pause_s = pause_s
+
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        time.sleep(self._pause_s)
         return []
 
     def close(self) -> None:
@@ -79,17 +85,35 @@ def test_a_placement_that_cannot_run_is_the_worst_of_all(problem: Problem, tmp_p
 def test_a_killed_search_goes_the_same_way_and_measures_only_what_is_missing(problem: Problem, tmp_path: Path) -> None:
     runtime = FakeRuntime(problem)
     live = runtime.live()
+    made: list[MeasuredRewards] = []
 
     def search() -> None:
         with Memo(tmp_path / "memo.sqlite", "here") as memo:
-            placer = get_placer("hsdag", rewards=lambda p: MeasuredRewards(p, live, memo, repeats=1, warm_up=0))
-            placer.place(problem, Budget(60, evaluations=40), 0)
+
+            def rewards(p: Problem) -> MeasuredRewards:
+                made.append(MeasuredRewards(p, live, memo, repeats=1, warm_up=0))
+                return made[-1]
+
+            get_placer("hsdag", rewards=rewards).place(problem, Budget(60, evaluations=40), 0)
 
     runtime.killed_at = 20
     with pytest.raises(KeyboardInterrupt):
         search()
     runtime.killed_at = 0
     search()
-    asked = [tuple(sorted(devices.items())) for devices in runtime.started]
-    assert len(set(asked)) == len(asked) - 1  # the run that was cut off is the only one made twice
-    assert len(set(asked)) <= 40
+    killed, resumed = made
+    assert killed.measured == 19
+    assert 0 < resumed.measured <= 40 - killed.measured
+    assert resumed.evaluations == 40
+
+
+def test_a_candidate_wins_only_if_it_is_faster_beyond_noise(problem: Problem, tmp_path: Path) -> None:
+    n = problem.n_ops
+    single = np.stack([np.zeros(n), np.ones(n)]).astype(np.int32)
+    mixed = (np.arange(n) % 2).astype(np.int32)[None]
+    for pause_s, winner in ((0.0, mixed[0]), (0.004, single[0])):
+        runtime = FakeRuntime(problem)
+        runtime.pause_s = lambda devices, pause_s=pause_s: pause_s if len(set(devices.values())) == 2 else 0.002
+        with Memo(tmp_path / "memo.sqlite", "here") as memo:
+            chosen, _ = MeasuredRewards(problem, runtime.live(), memo).confirmed(mixed, single[:1])
+        assert chosen.tolist() == winner.tolist()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from placewright.budget import Budget
-from placewright.placers.base import Found, Placer
+from placewright.graph import IntArray
+from placewright.placers.base import Found, Placer, single_device_values
 from placewright.problem import Problem
 
 if TYPE_CHECKING:
     from placewright.placement import Placement
     from placewright.placers.learned.rewards import Rewards
-    from placewright.placers.learned.training import PlacingLearner
+    from placewright.placers.learned.training import PlacingLearner, Trials
 
 DEFAULT_EVALUATIONS = 2000
 _WARM_UP_EVALUATIONS = 24
@@ -62,7 +66,7 @@ class LearnedPlacer(Placer):
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         from placewright.evaluate import lower_bound
-        from placewright.placers.learned.rewards import SimulatedRewards
+        from placewright.placers.learned.rewards import MeasuredRewards, SimulatedRewards
         from placewright.placers.learned.training import Report, one_thread, run_learner
 
         measured = self.make_rewards is not None
@@ -81,5 +85,15 @@ class LearnedPlacer(Placer):
         best = learner.trials.best_device_of_op
         if best is None:
             return Found(None, evaluations=rewards.evaluations, note="no valid placement was met")
-        note = f"measured {learner.trials.best_value:.6g} s" if measured else ""
-        return Found(best, priority=learner.trials.order(), evaluations=rewards.evaluations, note=note)
+        if isinstance(rewards, MeasuredRewards):
+            best, best_s = rewards.confirmed(*_candidates(problem, learner.trials))
+            return Found(best, evaluations=rewards.evaluations, note=f"measured {best_s:.6g} s")
+        return Found(best, priority=learner.trials.order(), evaluations=rewards.evaluations)
+
+
+def _candidates(problem: Problem, trials: Trials) -> tuple[IntArray, IntArray]:
+    """The best trials, and everything on each device that can hold everything."""
+    single = [d for d, value in enumerate(single_device_values(problem).values()) if math.isfinite(value)]
+    rows = np.array([row for _, row in trials.top], dtype=np.int32).reshape(-1, problem.n_ops)
+    alone = np.repeat(np.array(single, dtype=np.int32)[:, None], problem.n_ops, axis=1)
+    return rows, alone.reshape(-1, problem.n_ops)

@@ -23,6 +23,7 @@ from placewright.placers.learned.rewards import Judged, Rewards
 from placewright.problem import Problem
 from placewright.text import shown
 
+TOP = 3
 CHECKPOINT_FORMAT = "placewright-checkpoint/1"
 
 
@@ -64,6 +65,7 @@ class Trials:
     def __init__(self, problem: Problem, groups: GroupGraph, rewards: Rewards) -> None:
         self.problem, self.groups, self.rewards = problem, groups, rewards
         self.best_value, self.best_device_of_op, self.best_lead_s = math.inf, None, None
+        self.top: list[tuple[float, IntArray]] = []  # the best valid placements that differ, best first
         self._limit_bytes = problem.arrays.memory_limit_bytes
 
     best_device_of_op: IntArray | None
@@ -84,7 +86,15 @@ class Trials:
         if values[best] < self.best_value:
             self.best_value, self.best_device_of_op = float(values[best]), op_rows[best].copy()
             self.best_lead_s = None if op_lead_s is None else op_lead_s[best].copy()
+        for i in np.argsort(values, kind="stable")[:TOP].tolist():
+            self._note_top(float(values[i]), op_rows[i])
         return fixed, judged
+
+    def _note_top(self, value: float, row: IntArray) -> None:
+        full = len(self.top) == TOP
+        if math.isinf(value) or (full and value >= self.top[-1][0]) or any((row == r).all() for _, r in self.top):
+            return
+        self.top = sorted([*self.top, (value, row.copy())], key=lambda t: t[0])[:TOP]
 
     def report(self, values: FloatArray, groups: int) -> Report:
         """Sum up a step that judged some placements and decided on so many groups."""
@@ -102,12 +112,14 @@ class Trials:
             "best_value": self.best_value,
             "best": as_tensor(self.best_device_of_op),
             "best_lead_s": as_tensor(self.best_lead_s),
+            "top": [[value, as_tensor(row)] for value, row in self.top],
             "evaluations": self.rewards.evaluations,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.best_value, self.rewards.evaluations = state["best_value"], state["evaluations"]
         self.best_device_of_op, self.best_lead_s = as_array(state["best"]), as_array(state["best_lead_s"])
+        self.top = [(value, row.numpy()) for value, row in state["top"]]
 
 
 def as_tensor(array: NDArray[Any] | None) -> torch.Tensor | None:
