@@ -88,7 +88,9 @@ def test_parts_never_make_it_worse_and_keep_the_bound() -> None:
     problem = random_problem(5, 60, 3, 2, "overlap", direct=True, classes=True)
     start = np.zeros(problem.n_ops, dtype=np.int32)
     value = evaluate(problem, start).value
-    better = improve_parts(problem, Incumbent(Point(start), value, 0.5), Budget(8, evaluations=1), 0)
+    budget = Budget(8, evaluations=1)
+    better = improve_parts(problem, Incumbent(Point(start), value, 0.5), budget, 0)
     assert better.value < value
     assert better.bound == 0.5
+    assert budget.bound <= 0.5  # nor is the bound of a part told to others
     assert evaluate(problem, better.point.device_of_op, better.point.priority).value == better.value

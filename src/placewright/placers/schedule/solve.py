@@ -57,8 +57,7 @@ def improve_parts(problem: Problem, incumbent: Incumbent, budget: Budget, seed: 
         free = _part(problem, incumbent, rng)
         if not free.any():
             continue
-        better, status = _solve(problem, incumbent, free, budget.part(_NEIGHBOURHOOD_S), seed + rounds)
-        incumbent = Incumbent(better.point, better.value, incumbent.bound)  # the part's bound proves nothing
+        incumbent, status = _solve(problem, incumbent, free, budget.part(_NEIGHBOURHOOD_S), seed + rounds)
         if status == "ended early":
             break
     return incumbent
@@ -112,6 +111,7 @@ def start_times(problem: Problem, point: Point) -> FloatArray:
 def _solve(problem: Problem, incumbent: Incumbent, free: BoolArray, budget: Budget, seed: int) -> tuple[Incumbent, str]:
     """The better incumbent, and how the solver ended: ``ended early`` if it did so by itself, for want of memory."""
     start_s = start_times(problem, incumbent.point)
+    is_whole = bool(free.all())  # the bound of a part proves nothing: the rest might do better elsewhere
     fixed_work = bool(budget.evaluations)
     settings = Settings(
         upper=incumbent.value if math.isfinite(incumbent.value) else _everything_s(problem),
@@ -130,7 +130,7 @@ def _solve(problem: Problem, incumbent: Incumbent, free: BoolArray, budget: Budg
                     device = np.array(line["device"], dtype=np.int32)
                     incumbent = _judged(problem, incumbent, device, np.array(line["start"], dtype=np.float64))
                     budget.report(incumbent.value, incumbent.bound)
-                elif line["name"] == "bound" and line["bound"] > incumbent.bound:
+                elif line["name"] == "bound" and is_whole and line["bound"] > incumbent.bound:
                     incumbent = incumbent._replace(bound=float(line["bound"]))
                     budget.report(incumbent.value, incumbent.bound)
                 elif line["name"] == "done":
