@@ -68,7 +68,7 @@ def test_a_wrong_segment_is_found(live: LiveModel, number: int) -> None:
 
 
 def test_another_precision_differs_from_its_first_segment_on(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    live: LiveModel, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     from placewright.costs.machine import has_bf16
 

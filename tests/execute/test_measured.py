@@ -117,8 +117,9 @@ def test_evaluation_stops_when_asked(problem: Problem, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("objective", ["latency", "throughput"])
 def test_the_command_line_writes_measured_and_predicted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, objective: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, objective: str
 ) -> None:
+    monkeypatch.setattr("placewright.execute.measured._STREAM", 4)
     file, memo = tmp_path / "placement.json", tmp_path / "memo.db"
     arguments = ["place", MODEL, "--cluster", "cores:2", "--placer", "topo", "--measure", "openvino"]
     arguments += ["--objective", objective, "--memo", str(memo), "-o", str(file), "--json"]
