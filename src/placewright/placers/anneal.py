@@ -75,8 +75,10 @@ def starting_points(problem: Problem, budget: Budget, seed: int) -> list[tuple[P
         values = np.where(result.is_valid, result.value, np.inf).tolist()
         points += [(Point(row), value) for row, value in zip(rows, values, strict=True)]
     known = budget.incumbent
-    if known is not None and not any(np.array_equal(known.device_of_op, p.device_of_op) for p, _ in points):
-        points.append((Point(known.device_of_op, known.priority), known.value))
+    if known is not None:
+        again = [value for p, value in points if np.array_equal(known.device_of_op, p.device_of_op)]
+        if known.value < min(again, default=np.inf):
+            points.append((Point(known.device_of_op, known.priority), known.value))
     return sorted(points, key=lambda p: p[1])
 
 
