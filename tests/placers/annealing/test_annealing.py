@@ -81,7 +81,11 @@ def test_loads_of_moved_ops_are_those_counted_afresh_and_never_above_the_value()
         busiest = afresh.busy_s.sum(axis=0).max()
         assert busiest <= evaluate(problem, device, rank.astype(float)).value * (1 + 1e-9)
         parts = afresh.busy_s.max(axis=1)
-        assert parts.sum() <= smooth_maxima(afresh.busy_s) <= parts.sum() * (3 * problem.n_devices) ** (1 / 8) + 1e-9
+        assert (
+            parts.sum() - 1e-9
+            <= smooth_maxima(afresh.busy_s)
+            <= parts.sum() * (3 * problem.n_devices) ** (1 / 8) + 1e-9
+        )
 
 
 def test_windows_divide_the_work_along_the_graph() -> None:

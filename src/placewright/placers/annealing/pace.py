@@ -6,7 +6,7 @@ import math
 
 _SLICES = 200  # between two looks at the clock, at least
 _SLICE_S = 0.06  # between two looks at the clock, at most
-_UNIT = 2.0  # plans are powers of this
+_UNIT = 2.0**0.5  # plans are powers of this
 _CAUTION = 0.9  # of the time is planned with
 
 
