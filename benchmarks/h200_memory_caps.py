@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from h200_predicted_measured import setting_of
 
 PLACERS = ("heft", "anneal")
 MODELS = (
@@ -58,21 +59,13 @@ def main() -> None:
 def measure_all(options: argparse.Namespace) -> None:
     import torch
 
-    from placewright.costs.machine import machine_text
     from placewright.costs.measure.torch_calibration import measure_copies
 
     signal.signal(signal.SIGALRM, _out_of_time)
     began = time.monotonic()
     has_cuda = torch.cuda.is_available()
     device = "cuda:0" if has_cuda else "cpu"
-    results = {
-        "machine": machine_text(),
-        "device": torch.cuda.get_device_name(0) if has_cuda else "none, the processor twice",
-        "torch": torch.__version__,
-        "command": f"python benchmarks/h200_memory_caps.py --seconds {options.seconds:g}",
-        "rows": [],
-        "failures": {},
-    }
+    results = {**setting_of(__file__, options.seconds), "rows": [], "failures": {}}
     compile_placers()
     print(f"placers compiled, {time.monotonic() - began:.0f} s", flush=True)
     curve = measure_copies(device)

@@ -15,6 +15,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,23 +44,30 @@ def main() -> None:
     measure_all(options)
 
 
-def measure_all(options: argparse.Namespace) -> None:
+def setting_of(script: str, seconds: float) -> dict[str, Any]:
+    """Where and how figures were made."""
     import torch
 
     from placewright.costs.machine import machine_text
+
+    has_cuda = torch.cuda.is_available()
+    return {
+        "machine": machine_text(),
+        "device": torch.cuda.get_device_name(0) if has_cuda else "none, the processor twice",
+        "torch": torch.__version__,
+        "command": f"python benchmarks/{Path(script).name} --seconds {seconds:g}",
+    }
+
+
+def measure_all(options: argparse.Namespace) -> None:
+    import torch
+
     from placewright.costs.measure.torch_calibration import measure_copies
 
     began = time.monotonic()
     has_cuda = torch.cuda.is_available()
     device = "cuda:0" if has_cuda else "cpu"
-    results = {
-        "machine": machine_text(),
-        "device": torch.cuda.get_device_name(0) if has_cuda else "none, the processor twice",
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "command": f"python benchmarks/h200_predicted_measured.py --seconds {options.seconds:g}",
-        "models": [],
-    }
+    results = {**setting_of(__file__, options.seconds), "threads": torch.get_num_threads(), "models": []}
     curve = measure_copies(device)
     latency_s, bandwidth = curve.fit()
     results["copies"] = {"bytes": curve.size_bytes, "s": curve.seconds}

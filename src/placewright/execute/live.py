@@ -92,7 +92,8 @@ def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveMod
 def _open_torch(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
     import torch
 
-    from placewright.execute.torch import TorchRun, staged_torch
+    from placewright.execute.torch import TorchRun
+    from placewright.execute.torch_stages import staged_torch
     from placewright.frontends.torch_archive import load_program
 
     if model.startswith("zoo:"):

@@ -12,17 +12,23 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placewright.errors import InputError
 from placewright.execute.dataflow import ExecutionError
-from placewright.execute.stages import Part, Source, StagedModel
-from placewright.execute.torch_code import Hook, Segment, Values, compile_segment, direct_function
+from placewright.execute.torch_code import Hook, Segment, Values, compile_segment
 from placewright.execute.torch_copies import Way
 from placewright.execute.torch_graphs import capture_segments
+from placewright.execute.torch_program import (
+    check_signature,
+    cut_into_pieces,
+    devices_of_ops,
+    ops_of,
+    ordered,
+    own_weights,
+)  # fmt: skip
 from placewright.execute.torch_weights import Stream, WeightStore
-from placewright.execute.torch_workers import run_together
+from placewright.execute.torch_workers import inner_threads, own_threads, run_together
 from placewright.text import shown
 
 if TYPE_CHECKING:
@@ -61,7 +67,7 @@ class TorchRun:
 
         self._names = list(torch_devices)
         self._torch = [torch.device(d) for d in torch_devices.values()]
-        self._threads = [_own_threads(n, d, threads) for n, d in zip(self._names, self._torch, strict=True)]
+        self._threads = [own_threads(n, d, threads) for n, d in zip(self._names, self._torch, strict=True)]
         self._lock = threading.Lock()
         self._errors: list[str] = []
         self._use_graphs = use_graphs and any(d.type == "cuda" for d in self._torch)
@@ -69,11 +75,11 @@ class TorchRun:
         self.graph_failure = ""
         self._replays: dict[int, list[Callable[[Values], None]]] = {}  # by device, once recorded
         self._arriving: dict[int, dict[int, Any]] = {}  # by device: where its graphs read what comes from elsewhere
-        _check_signature(program)
+        check_signature(program)
         self._program = program
         store = store or WeightStore(program)
-        nodes = _ordered([n for n in program.graph.nodes if n.op == "call_function" and not _is_check(n)], start_order)
-        self._device_of = _devices(nodes, device_of_name, self._names)
+        nodes = ordered(ops_of(program), start_order)
+        self._device_of = devices_of_ops(nodes, device_of_name, self._names)
         self._slots = {n.name: i for i, n in enumerate(program.graph.nodes)}
         self._meta = {self._slots[n.name]: n.meta.get("val") for n in program.graph.nodes}
         self._values: list[Values] = [[None] * len(self._slots) for _ in self._names]
@@ -217,8 +223,8 @@ class TorchRun:
         segments: list[list[Segment]] = []
         for device, here in enumerate(self._torch):
             mine = [n for n in nodes if self._device_of[n.name] == device]
-            pieces = _pieces(mine, position, self._device_of, device)
-            flowing = [(n.name, _own_weights(n, weights)) for n in mine if n.name in streamed]
+            pieces = cut_into_pieces(mine, position, self._device_of, device)
+            flowing = [(n.name, own_weights(n, weights)) for n in mine if n.name in streamed]
             flowing = [(name, own) for name, own in flowing if own]
             stream = Stream(flowing, store, here, window_bytes) if flowing else None
             hooks = self._hooks(stream, pieces, mark, mine)
@@ -291,7 +297,7 @@ class TorchRun:
 
         stream = self._compute[device]
         on_stream = torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext()
-        with torch.inference_mode(), _inner_threads(self._threads[device]), on_stream:
+        with torch.inference_mode(), inner_threads(self._threads[device]), on_stream:
             self._take_inputs(device)
             replays = self._replays.get(device)
             for number, segment in enumerate(self._segments[device]):
@@ -354,179 +360,7 @@ class _Slot(NamedTuple):
     number: int
 
 
-def _is_check(node: Any) -> bool:
-    """An op that only checks what the exporter already knew."""
-    return not node.users and str(node.target).startswith("aten._assert_")
-
-
-def _own_weights(node: Any, weights: Mapping[str, Any]) -> list[str]:
-    """Weights that nobody else reads."""
-    return [i.name for i in dict.fromkeys(node.all_input_nodes) if i.name in weights and len(i.users) == 1]
-
-
-def _pieces(
-    nodes: Sequence[Any], position: Mapping[str, int], device_of: Mapping[str, int], device: int
-) -> list[list[Any]]:
-    """A device's ops cut before those that wait for another device and after those that another one waits for."""
-    pieces: list[list[Any]] = []
-    has_arrived: set[str] = set()
-    is_open = False
-    for node in nodes:
-        foreign = {i.name for i in node.all_input_nodes if i.name in position and device_of[i.name] != device}
-        if not is_open or foreign - has_arrived:
-            pieces.append([])
-        has_arrived |= foreign
-        pieces[-1].append(node)
-        is_open = not any(device_of[u.name] != device for u in node.users if u.name in position)
-    return pieces
-
-
-def _check_signature(program: torch.export.ExportedProgram) -> None:
-    changed = program.graph_signature.buffers_to_mutate or program.graph_signature.user_inputs_to_mutate
-    if changed:
-        name = next(iter(changed.values()))
-        raise InputError(f"the program changes '{shown(str(name))}' while running; export it in evaluation mode")
-
-
-def _devices(nodes: list[Any], device_of_name: Mapping[str, str], names: list[str]) -> dict[str, int]:
-    number = {name: i for i, name in enumerate(names)}
-    placed: dict[str, int] = {}
-    for node in nodes:
-        if node.name in device_of_name:
-            device = device_of_name[node.name]
-            if device not in number:
-                raise InputError(f"operator '{shown(node.name)}' is placed on '{shown(device)}', which is not given")
-            placed[node.name] = number[device]
-        else:
-            placed[node.name] = next((placed[i.name] for i in node.all_input_nodes if i.name in placed), 0)
-    return placed
-
-
-def _ordered(nodes: list[Any], start_order: Mapping[str, float] | None) -> list[Any]:
-    """Nodes by planned start where that respects dependencies, else as they are."""
-    if start_order is None:
-        return nodes
-    position = {n.name: i for i, n in enumerate(nodes)}
-    start: dict[str, float] = {}
-    for node in nodes:
-        earliest = max((start[i.name] for i in node.all_input_nodes if i.name in start), default=0.0)
-        start[node.name] = max(earliest, start_order.get(node.name, earliest))
-    return sorted(nodes, key=lambda n: (start[n.name], position[n.name]))
-
-
 def _templated(value: Any, slots: Mapping[str, int]) -> Any:
     import torch.fx
 
     return torch.fx.node.map_arg(value, lambda n: _Slot(slots[n.name]))
-
-
-def _filled(template: Any, values: Sequence[Any]) -> Any:
-    if type(template) is _Slot:
-        return values[template.number]
-    if isinstance(template, (tuple, list)):
-        return [_filled(part, values) for part in template]
-    if isinstance(template, dict):
-        return {k: _filled(v, values) for k, v in template.items()}
-    return template
-
-
-def _own_threads(name: str, device: torch.device, threads: Mapping[str, int] | None) -> int:
-    return threads.get(name, 0) if threads is not None and device.type == "cpu" else 0
-
-
-@contextlib.contextmanager
-def _inner_threads(count: int) -> Iterator[None]:
-    """Ops called from this thread use so many threads (each calling thread has its own number); 0 changes nothing."""
-    import torch
-
-    if not count or torch.get_num_threads() == count:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def staged_torch(
-    program: torch.export.ExportedProgram,
-    device_of_name: Mapping[str, str],
-    stage_of_name: Mapping[str, int],
-    torch_devices: Mapping[str, str],
-    threads: Mapping[str, int] | None = None,
-) -> StagedModel:
-    """The program as one part per stage; an op that is not named follows its first input."""
-    import torch
-
-    _check_signature(program)
-    nodes = [n for n in program.graph.nodes if n.op == "call_function" and not _is_check(n)]
-    device_of = _devices(nodes, device_of_name, list(torch_devices))
-    stage_of: dict[str, int] = {}
-    for node in nodes:
-        follows = next((stage_of[i.name] for i in node.all_input_nodes if i.name in stage_of), 0)
-        stage_of[node.name] = stage_of_name.get(node.name, follows)
-    number = {name: i for i, name in enumerate(program.graph_signature.user_inputs) if isinstance(name, str)}
-    weights = WeightStore(program).by_placeholder
-    n_stages = max(stage_of.values(), default=-1) + 1
-    mine = [[n for n in nodes if stage_of[n.name] == s] for s in range(n_stages)]
-    output = next(n for n in program.graph.nodes if n.op == "output")
-    results = [n.name for n in output.all_input_nodes]
-    source_of = {name: Source(-1, i) for name, i in number.items()}
-    made: list[list[str]] = []
-    for s, members in enumerate(mine):
-        leaving = [n.name for n in members if n.name in results or any(stage_of.get(u.name, s) != s for u in n.users)]
-        source_of |= {name: Source(s, i) for i, name in enumerate(leaving)}
-        made.append(leaving)
-
-    def compiled(s: int, entering: list[str]) -> Any:
-        name, place = list(torch_devices.items())[device_of[mine[s][0].name]]
-        device = torch.device(place)
-        own_threads = _own_threads(name, device, threads)
-        slots = {n.name: i for i, n in enumerate(program.graph.nodes)}
-        values: list[Any] = [None] * len(slots)
-        for name in {i.name for n in mine[s] for i in n.all_input_nodes} & set(weights):
-            values[slots[name]] = weights[name].to(device)
-        steps = [
-            (
-                direct_function(n),
-                _templated(n.args, slots),
-                _templated(_on(dict(n.kwargs), device), slots),
-                slots[n.name],
-            )
-            for n in mine[s]
-        ]
-        temporary = [slots[n.name] for n in mine[s]]
-
-        def run(inputs: list[Any]) -> list[Any]:
-            with torch.inference_mode(), _inner_threads(own_threads):
-                for name, value in zip(entering, inputs, strict=True):
-                    values[slots[name]] = value.to(device) if isinstance(value, torch.Tensor) else value
-                for function, args, kwargs, slot in steps:
-                    values[slot] = function(*_filled(args, values), **_filled(kwargs, values))
-                outputs = [values[slots[name]] for name in made[s]]
-                for slot in temporary:
-                    values[slot] = None
-            return outputs
-
-        return run
-
-    parts = []
-    for s, members in enumerate(mine):
-        inside = {n.name for n in members}
-        entering = list(
-            dict.fromkeys(
-                i.name for n in members for i in n.all_input_nodes if i.name in source_of and i.name not in inside
-            )
-        )
-        device = list(torch_devices)[device_of[members[0].name]]
-        parts.append(Part(device, functools.partial(compiled, s, entering), tuple(source_of[n] for n in entering)))
-    return StagedModel(tuple(parts), tuple(source_of[n] for n in results))
-
-
-def _on(kwargs: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Keyword arguments with every device replaced by the op's own."""
-    import torch
-
-    return {k: device if isinstance(v, torch.device) else v for k, v in kwargs.items()}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 Job = Callable[[], None]
 
@@ -50,3 +55,24 @@ def _queue(name: str) -> SimpleQueue[Job]:
 def _work(jobs: SimpleQueue[Job]) -> None:
     while True:
         jobs.get()()
+
+
+def own_threads(name: str, device: torch.device, threads: Mapping[str, int] | None) -> int:
+    """How many threads ops of a device may use; 0: torch's choice."""
+    return threads.get(name, 0) if threads is not None and device.type == "cpu" else 0
+
+
+@contextlib.contextmanager
+def inner_threads(count: int) -> Iterator[None]:
+    """Ops called from this thread use so many threads (each calling thread has its own number); 0 changes nothing."""
+    import torch
+
+    if not count or torch.get_num_threads() == count:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

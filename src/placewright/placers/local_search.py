@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from placewright.budget import Budget
 from placewright.evaluate import evaluate_many
 from placewright.evaluate.batch import cpu_count
+from placewright.placers.assignment.partition import SECONDS_PER_UNIT
 from placewright.placers.assignment.search import local_search, published_descent
 from placewright.placers.assignment.view import assignment_view
 from placewright.placers.base import Found, Placer
@@ -19,7 +20,6 @@ from placewright.placers.registry import is_installed
 from placewright.problem import Problem
 
 FIRST_SHARE = 0.2  # of the time, at most, for the contiguous start
-PARTITION_SECONDS_PER_OP = 2e-4  # generously; it cannot be interrupted
 
 
 class LocalSearchPlacer(Placer):
@@ -70,7 +70,7 @@ class LocalSearchPlacer(Placer):
 def _starts(problem: Problem, budget: Budget, seed: int) -> list[NDArray[np.int32]]:
     """The best contiguous pipeline, a balanced partition and what others have found, best first."""
     placers: list[Placer] = [DpPlacer()]
-    if is_installed(PartitionPlacer) and problem.n_ops * PARTITION_SECONDS_PER_OP < FIRST_SHARE * budget.seconds:
+    if is_installed(PartitionPlacer) and problem.n_ops * SECONDS_PER_UNIT < FIRST_SHARE * budget.seconds:
         placers.append(PartitionPlacer())
     part = budget.part(FIRST_SHARE * budget.seconds)
     rows = [found for p in placers if (found := p.search(problem, part, seed).device_of_op) is not None]

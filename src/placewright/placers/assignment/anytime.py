@@ -12,7 +12,7 @@ import numpy as np
 
 from placewright.placers.assignment.bounds import column_bound, combinatorial_bound
 from placewright.placers.assignment.exact_process import Contiguity, ExactProcess, Settings, Solver
-from placewright.placers.assignment.partition import partition
+from placewright.placers.assignment.partition import SECONDS_PER_UNIT, partition
 from placewright.placers.assignment.search import local_search
 from placewright.placers.assignment.units import Communication, IntArray, Objective, Units, evaluate
 
@@ -21,7 +21,6 @@ CLOSED_GAP = 1e-6  # value and bound this close: the rest is rounding
 SMALL_CELLS = 300  # units x devices; up to here the constraint solver is faster, and its arithmetic is exact
 LARGEST_HIGHS_CELLS, LARGEST_COSTLY_HIGHS_CELLS = 6_000, 2_000
 FIRST_SEARCH_SHARE = 0.12  # of the time
-PARTITION_SECONDS_PER_UNIT = 2e-4  # generously
 POLL_SECONDS = 0.1
 
 
@@ -220,7 +219,7 @@ def _first_search(
     """Also for contiguous problems: its sets feed the bounds, its assignments count only when contiguous."""
     seconds = FIRST_SEARCH_SHARE * (deadline - time.perf_counter())
     known = list(starts or [])
-    if units.unit_count * PARTITION_SECONDS_PER_UNIT < seconds:  # it cannot be interrupted
+    if units.unit_count * SECONDS_PER_UNIT < seconds:
         balanced = partition(units, objective, communication, seed=seed).device_of_unit
         known += [balanced] if balanced is not None else []
     local_search(

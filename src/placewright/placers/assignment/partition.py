@@ -10,6 +10,7 @@ from placewright.placers.assignment.units import Communication, IntArray, Object
 
 # The partitioner does not end on some tiny graphs, so it is not asked about them.
 FEWEST_UNITS, FEWEST_UNITS_PER_BLOCK = 24, 4
+SECONDS_PER_UNIT = 2e-4  # generously: it cannot be interrupted
 WEIGHT_STEPS = 1_000_000  # integer steps of the largest vertex or edge weight
 
 

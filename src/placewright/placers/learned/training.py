@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from placewright.budget import OPTIMAL_GAP, Budget
 from placewright.errors import InputError
+from placewright.execute.torch_workers import inner_threads
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.learned.groups import GroupGraph, repaired
 from placewright.placers.learned.rewards import Judged, Rewards
@@ -146,15 +147,9 @@ class OwnRandomness:
             self.state = torch.get_rng_state()
 
 
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> contextlib.AbstractContextManager[None]:
     """Networks this small run fastest on one thread, and give the same numbers on every machine of a kind."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return inner_threads(1)
 
 
 def run_learner(

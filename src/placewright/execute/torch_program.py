@@ -1,0 +1,79 @@
+"""What the torch executors read from an exported program: its ops, their devices, their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from placewright.errors import InputError
+from placewright.text import shown
+
+if TYPE_CHECKING:
+    import torch
+
+
+def ops_of(program: torch.export.ExportedProgram) -> list[Any]:
+    """The nodes that compute something, in the program's order."""
+    return [n for n in program.graph.nodes if n.op == "call_function" and not _is_check(n)]
+
+
+def _is_check(node: Any) -> bool:
+    """An op that only checks what the exporter already knew."""
+    return not node.users and str(node.target).startswith("aten._assert_")
+
+
+def own_weights(node: Any, weights: Mapping[str, Any]) -> list[str]:
+    """Weights that nobody else reads."""
+    return [i.name for i in dict.fromkeys(node.all_input_nodes) if i.name in weights and len(i.users) == 1]
+
+
+def cut_into_pieces(
+    nodes: Sequence[Any], position: Mapping[str, int], device_of: Mapping[str, int], device: int
+) -> list[list[Any]]:
+    """A device's ops cut before those that wait for another device and after those that another one waits for."""
+    pieces: list[list[Any]] = []
+    has_arrived: set[str] = set()
+    is_open = False
+    for node in nodes:
+        foreign = {i.name for i in node.all_input_nodes if i.name in position and device_of[i.name] != device}
+        if not is_open or foreign - has_arrived:
+            pieces.append([])
+        has_arrived |= foreign
+        pieces[-1].append(node)
+        is_open = not any(device_of[u.name] != device for u in node.users if u.name in position)
+    return pieces
+
+
+def check_signature(program: torch.export.ExportedProgram) -> None:
+    """Programs that change their own state cannot be run sample by sample."""
+    changed = program.graph_signature.buffers_to_mutate or program.graph_signature.user_inputs_to_mutate
+    if changed:
+        name = next(iter(changed.values()))
+        raise InputError(f"the program changes '{shown(str(name))}' while running; export it in evaluation mode")
+
+
+def devices_of_ops(nodes: list[Any], device_of_name: Mapping[str, str], names: list[str]) -> dict[str, int]:
+    """The number of every op's device; an op that is not named follows its first input."""
+    number = {name: i for i, name in enumerate(names)}
+    placed: dict[str, int] = {}
+    for node in nodes:
+        if node.name in device_of_name:
+            device = device_of_name[node.name]
+            if device not in number:
+                raise InputError(f"operator '{shown(node.name)}' is placed on '{shown(device)}', which is not given")
+            placed[node.name] = number[device]
+        else:
+            placed[node.name] = next((placed[i.name] for i in node.all_input_nodes if i.name in placed), 0)
+    return placed
+
+
+def ordered(nodes: list[Any], start_order: Mapping[str, float] | None) -> list[Any]:
+    """Nodes by planned start where that respects dependencies, else as they are."""
+    if start_order is None:
+        return nodes
+    position = {n.name: i for i, n in enumerate(nodes)}
+    start: dict[str, float] = {}
+    for node in nodes:
+        earliest = max((start[i.name] for i in node.all_input_nodes if i.name in start), default=0.0)
+        start[node.name] = max(earliest, start_order.get(node.name, earliest))
+    return sorted(nodes, key=lambda n: (start[n.name], position[n.name]))
