@@ -77,10 +77,10 @@ class MeasuredEvaluator:
         """What is known of a placement."""
         return self.memo.find(self.key(placement)) or Measurement(())
 
-    def median_s(self, placement: Placement, skip: int = 0) -> float:
-        """Median of the samples after the first ``skip``; infinite if there are none or the placement failed."""
+    def median_s(self, placement: Placement, skip: int = 0, end: int | None = None) -> float:
+        """Median of the samples from ``skip`` to ``end``; infinite if there are none or the placement failed."""
         found = self.found(placement)
-        seconds = found.samples_s[skip:]
+        seconds = found.samples_s[skip:end]
         return float(np.median(seconds)) if seconds and not found.failure else math.inf
 
     def key(self, placement: Placement) -> str:
@@ -222,7 +222,8 @@ def best_measured(
         if key not in known and (placement := _restored(problem, document)) is not None:
             known[key] = placement
     evaluator.measure(list(known.values()), rounds.first)
-    ranked = sorted(known.values(), key=evaluator.median_s)
+    # By their first samples alone: later ones must not bring in other finalists when the search is run again.
+    ranked = sorted(known.values(), key=lambda p: evaluator.median_s(p, 0, rounds.first))
     alone = [p for p in ranked if len(set(p.device_of_op.tolist())) == 1][:1]  # type: ignore[union-attr]
     finalists = [p for p in [*ranked[: rounds.finalists], *alone] if math.isfinite(evaluator.median_s(p))]
     finalists = list({id(p): p for p in finalists}.values())
