@@ -137,8 +137,12 @@ def _measurement(entry: dict[str, Any]) -> Measurement:
 def _calibration(entry: dict[str, Any] | None) -> Calibration | None:
     if entry is None:
         return None
-    values = {field.name: _number(entry[field.name]) for field in fields(Calibration)}
-    return Calibration(**{**values, "placements": int(values["placements"])})  # type: ignore[arg-type]
+    correlation = entry["rank_correlation"]  # the one figure that may be negative: predictions can be that bad
+    if isinstance(correlation, bool) or not isinstance(correlation, (int, float)) or not -1 <= correlation <= 1:
+        raise ValueError(f"rank_correlation is {correlation!r}, expected a number from -1 to 1")
+    values = {f.name: _number(entry[f.name]) for f in fields(Calibration) if f.name != "rank_correlation"}
+    placements = int(values.pop("placements"))
+    return Calibration(placements=placements, rank_correlation=float(correlation), **values)
 
 
 def _text(value: object, what: str) -> str:

@@ -20,6 +20,7 @@ from placewright import profile_file
 from placewright.cli.main import run
 from placewright.graph import OpGraph
 from placewright.profile import (
+    Calibration,
     CopyCurve,
     Measurement,
     Profile,
@@ -63,6 +64,12 @@ def test_round_trip(tmp_path: Path) -> None:
     np.testing.assert_array_equal(after.spread_s, before.spread_s)
     for name in ("op_names", "kinds", "copies", "groups", "measurements", "model", "fingerprint", "source"):
         assert getattr(after, name) == getattr(before, name)
+
+
+def test_a_calibration_that_orders_placements_wrongly_is_kept(tmp_path: Path) -> None:
+    poor = Calibration(10, 1e-5, 1e-9, 0.3, 0.2, rank_correlation=-0.37)
+    profile_of(zoo_graph("chain?ops=4"), calibration=poor).save(tmp_path / "p.json")
+    assert Profile.load(tmp_path / "p.json").calibration == poor
 
 
 def test_a_profile_of_another_model_is_refused_naming_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
