@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import placewright as pw
 from placewright.budget import Budget
 from placewright.evaluate import check, evaluate, evaluate_many
 from placewright.placers import get_placer
@@ -175,6 +176,15 @@ def test_annealing_improves_on_random_placements_of_a_larger_graph() -> None:
     best_random = evaluate_many(problem, rows).value.min()
     found = anneal_from(problem, [Point(rows[0])], Budget(60, evaluations=4000), 0)
     assert found.value < best_random
+
+
+@pytest.mark.parametrize(("model", "cluster"), [("zoo:inception-v3", "flex170"), ("zoo:layered?ops=300", "p100x4")])
+def test_annealing_improves_on_list_schedules_of_deep_and_of_wide_graphs(model: str, cluster: str) -> None:
+    """The longest way decides on the one, the load of the devices on the other."""
+    problem = pw.load(model, cluster=cluster, execution="overlap")
+    listed = min(get_placer(name).place(problem, Budget(10), 0).value for name in ("heft", "peft", "etf", "cpop"))
+    annealed = get_placer("anneal").place(problem, Budget(60, evaluations=20_000), 0)
+    assert annealed.value < 0.97 * listed
 
 
 def test_the_same_seed_gives_the_same_answer_on_any_number_of_slices() -> None:

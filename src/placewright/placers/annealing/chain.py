@@ -11,7 +11,7 @@ from placewright.evaluate.batch import judge_latency
 from placewright.evaluate.memory import may_exceed, resident_bytes
 from placewright.evaluate.sequential import find_segments
 from placewright.placers.annealing.engine import Engine, Log, last_checkpoint, run
-from placewright.placers.annealing.loads import Loads, count_loads, smooth_maxima
+from placewright.placers.annealing.loads import Loads, count_loads, priced_work, smooth_maxima
 from placewright.placers.annealing.moves import (
     RANKS,
     Chain,
@@ -76,14 +76,24 @@ def start_chain(
 
 
 @njit(cache=True, nogil=True)
+def _beside_value(busy_s: Any, price: Any, load_weight: float, work_weight: float) -> float:
+    """What the score holds beside the value."""
+    more = load_weight * smooth_maxima(busy_s) if load_weight > 0.0 else 0.0
+    if work_weight > 0.0:
+        more += work_weight * priced_work(busy_s, price)
+    return more
+
+
+@njit(cache=True, nogil=True)
 def anneal(
     a: Arrays, g: Flow, loads: Loads, e: Engine, log: Log, c: Chain, model: int, max_segments: int, strict: bool,
-    loads_only: bool, weights: Any, load_weight: float, steps: int, first_temperature: float, last_temperature: float,
-    deltas: Any,
+    loads_only: bool, weights: Any, load_weight: float, work_weight: float, steps: int, first_temperature: float,
+    last_temperature: float, deltas: Any,
 ) -> int:  # fmt: skip
     """Take ``steps`` steps while the temperature falls; return how many evaluations they took.
 
-    The score is the value and ``load_weight`` times the smooth maxima of the loads. With ``loads_only`` the value
+    The score is the value, ``load_weight`` times the smooth maxima of the loads, and ``work_weight`` times all work at
+    its price. With ``loads_only`` the value
     counts as zero, and nothing is simulated; start the chain again before it goes on otherwise.
 
     With room in ``deltas`` nothing is accepted, and the changes of the score are written there instead.
@@ -91,7 +101,7 @@ def anneal(
     sampling = deltas.shape[0] > 0
     n_sampled, evaluations = 0, 0
     total_weight = weights.sum()
-    weighted = load_weight * smooth_maxima(loads.busy_s) if load_weight > 0.0 else 0.0
+    weighted = _beside_value(loads.busy_s, c.price, load_weight, work_weight)
     c.values[0] = weighted if loads_only else c.values[0] + weighted - c.values[2]
     c.values[2] = weighted
     for step in range(steps):
@@ -117,7 +127,7 @@ def anneal(
         evaluations += 1
         c.tried[kind] += 1
         present = c.values[0]
-        weighted = load_weight * smooth_maxima(loads.busy_s) if load_weight > 0.0 else 0.0
+        weighted = _beside_value(loads.busy_s, c.price, load_weight, work_weight)
         limit = np.inf
         if not sampling and present < np.inf:
             temperature = first_temperature * (last_temperature / first_temperature) ** (step / steps)

@@ -152,6 +152,16 @@ def smooth_maxima(busy_s: Any) -> float:
     return sum_s
 
 
+@njit(cache=True, nogil=True)
+def priced_work(busy_s: Any, price: Any) -> float:
+    """The work of all devices, each second at its device's price."""
+    sum_s = 0.0
+    for w in range(busy_s.shape[0]):
+        for d in range(price.shape[0]):
+            sum_s += price[d] * busy_s[w, d]
+    return sum_s
+
+
 def windows(a: Arrays, least_time_s: FloatArray, n_windows: int) -> IntArray:
     """Divide the ops into parts of equal work by when they can run: between their earliest and their latest time."""
     n = len(least_time_s)

@@ -37,8 +37,8 @@ _FIRST_SHARE, _AGAIN_SHARE, _LAST_SHARE = 0.1, 0.03, 0.001  # temperatures, as s
 _SPREAD_FIRST_SHARE, _SPREAD_LAST_SHARE = 0.5, 0.001  # the same while loads are spread
 _SPREAD_TIME, _MOST_SPREAD = 0.25, 2000  # share of the time for that, at most, and steps per unit, at most
 _WINDOWS = (4, 7, 2, 15)  # parts of the run that loads are counted in, one chain after another
-_KEPT = 1  # chains that begin with their start as it is
-_LOAD_WEIGHT = 30.0  # of the busiest devices and channels in the score, beside the value
+_LOAD_WEIGHT = 30.0  # of the busiest devices and channels in the score of some chains, beside the value
+_WORK_WEIGHT = 0.5  # of priced work in the score of the others
 _HEAT = 0.3  # share of the way on which many chains compete; the best ones are heated again and share the rest
 _EXCHANGES = 5  # times that the worst of these takes over the best one's placement
 _PRICE_STEPS = 200
@@ -105,17 +105,20 @@ class _Search:
         self.logs = [new_log(problem.n_ops) for _ in self.chains]
         self.flow = flow_of(a, problem.op_time_s[:, problem.cluster.device_kind])
         self.loads_only = False
+        # Where devices are the bottleneck loads lead, where the longest way is they mislead: every other chain each.
+        self.by_loads = [self.model == OVERLAP and i % 2 == 1 for i in range(n_chains)]
+        self.typical_loss = [1.0] * n_chains  # of a move, in the score of each chain
         self.evaluations = len(self.chains)
         for i in range(n_chains):
             self._start(i)
 
     def spread(self, budget: Budget) -> None:
-        """Spread work and copies over devices and channels, schedules apart; some chains stay as they are."""
-        chosen = range(min(_KEPT, len(self.chains) - 1), len(self.chains))
+        """Spread work and copies over devices and channels, schedules apart; other chains stay as they are."""
+        chosen = [i for i, led in enumerate(self.by_loads) if led]
         units = len(self.chains[0].allowed)
         self.loads_only = True
-        unit = self._typical_loss(budget)
-        heat = partial(_temperature, unit, _SPREAD_FIRST_SHARE, _SPREAD_LAST_SHARE)
+        self._sample_losses(budget)
+        heat = partial(_temperature, _SPREAD_FIRST_SHARE, _SPREAD_LAST_SHARE)
         if budget.evaluations:
             pace = Pace(min(20 * budget.evaluations, 100 * units))
         else:
@@ -133,13 +136,13 @@ class _Search:
     def cool(self, budget: Budget) -> None:
         """Run all chains while the temperature falls, and on at the last one while time is left."""
         chosen = list(range(len(self.chains)))
-        unit = self._typical_loss(budget.part(_SAMPLING_SHARE * budget.remaining_s()))
+        self._sample_losses(budget.part(_SAMPLING_SHARE * budget.remaining_s()))
         goal = lower_bound(self.problem) * (1 + 1e-9)
         most = budget.evaluations
         if most:
             pace = Pace(max(1, most // len(chosen)))
         else:
-            speed = self._speed(chosen, unit * _FIRST_SHARE, 0.02 * budget.remaining_s())
+            speed = self._speed(chosen, _FIRST_SHARE, 0.02 * budget.remaining_s())
             pace = planned(speed, budget.remaining_s())
         exchanged, best, idle = 0, math.inf, 0
         while not budget.expired():
@@ -147,7 +150,7 @@ class _Search:
             if most:
                 pace.share = min(1.0, (self.evaluations + steps * len(self.chains)) / most)
             steps *= len(self.chains) // len(chosen)
-            done = self._all_steps(chosen, steps, unit * _heat(before), unit * _heat(pace.share))
+            done = self._all_steps(chosen, steps, _heat(before), _heat(pace.share))
             self.evaluations += done
             value = min(c.values[1] for c in self.chains)
             if value < best:
@@ -199,22 +202,33 @@ class _Search:
 
     def _steps(self, i: int, steps: int, hot: float, cold: float, deltas: FloatArray | None = None) -> int:
         p = self.problem
-        room = np.zeros(0) if deltas is None else deltas
-        weight = 1.0 if self.loads_only else _LOAD_WEIGHT if self.model == OVERLAP else 0.0
+        room, loss = np.zeros(0) if deltas is None else deltas, self.typical_loss[i]
+        load_weight = 1.0 if self.loads_only else _LOAD_WEIGHT if self.by_loads[i] else 0.0
+        work_weight = 0.0 if self.loads_only or self.by_loads[i] else _WORK_WEIGHT
         return anneal(
             p.arrays, self.flow, self.loads[i], self.engines[i], self.logs[i], self.chains[i], self.model,
-            p.max_segments or 0, self.strict, self.loads_only, self.weights, weight, steps, hot, cold, room,
+            p.max_segments or 0, self.strict, self.loads_only, self.weights, load_weight, work_weight, steps,
+            loss * hot, loss * cold, room,
         )  # fmt: skip
 
-    def _typical_loss(self, budget: Budget) -> float:
+    def _sample_losses(self, budget: Budget) -> None:
+        """Learn how much a move costs in the two sorts of scores: temperatures are shares of that."""
+        for sort in (False, True):
+            alike = [i for i, led in enumerate(self.by_loads) if led == sort]
+            if alike and (sort or not self.loads_only):
+                loss = self._median_loss(alike[0], budget)
+                for i in alike:
+                    self.typical_loss[i] = loss
+
+    def _median_loss(self, chain: int, budget: Budget) -> float:
         parts: list[FloatArray] = []
-        while len(parts) < _SAMPLES // 10 and not budget.expired():
+        while len(parts) < _SAMPLES // 10 and not (parts and budget.expired()):
             parts.append(np.full(10, np.nan))
-            self.evaluations += self._steps(0, 10, 1.0, 1.0, parts[-1])
+            self.evaluations += self._steps(chain, 10, 1.0, 1.0, parts[-1])
         deltas = np.concatenate([np.zeros(0), *parts])
         losses = deltas[np.isfinite(deltas) & (deltas > 0)]
-        scale = self.chains[0].values[0] if np.isfinite(self.chains[0].values[0]) else 1.0
-        return float(np.median(losses)) if len(losses) else max(1e-6 * scale, 1e-300)
+        value = self.chains[chain].values[0]
+        return float(np.median(losses)) if len(losses) else max(1e-6 * (value if np.isfinite(value) else 1.0), 1e-300)
 
     def _exchange(self, chosen: list[int]) -> None:
         """The chain with the worst placement, loads apart, goes on from the best placement found."""
@@ -231,16 +245,16 @@ class _Search:
             self._start(target)
 
 
-def _temperature(unit: float, first: float, last: float, share: float) -> float:
-    """How hot it is when ``share`` of the way is done."""
-    return float(unit * first * (last / first) ** share)
+def _temperature(first: float, last: float, share: float) -> float:
+    """How hot it is, in typical losses, when ``share`` of the way is done."""
+    return float(first * (last / first) ** share)
 
 
 def _heat(share: float) -> float:
-    """Temperature, in typical losses, when ``share`` of the way is done: it falls twice."""
+    """The temperature when ``share`` of the way is done: it falls twice."""
     if share < _HEAT:
-        return _temperature(1.0, _FIRST_SHARE, _LAST_SHARE, share / _HEAT)
-    return _temperature(1.0, _AGAIN_SHARE, _LAST_SHARE, (share - _HEAT) / (1 - _HEAT))
+        return _temperature(_FIRST_SHARE, _LAST_SHARE, share / _HEAT)
+    return _temperature(_AGAIN_SHARE, _LAST_SHARE, (share - _HEAT) / (1 - _HEAT))
 
 
 def _new_chain(problem: Problem, start: Point, price: FloatArray, seed: int) -> Chain:
