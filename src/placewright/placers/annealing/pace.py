@@ -6,15 +6,16 @@ import math
 
 _SLICES = 200  # between two looks at the clock, at least
 _SLICE_S = 0.06  # between two looks at the clock, at most
-_UNIT = 2.0**0.5  # plans are powers of this
+_UNIT = 4.0  # plans are twice a power of this
 _CAUTION = 0.9  # of the time is planned with
 
 
 class Pace:
-    """A planned number of steps, taken in slices; the plan is cut where the time would not do."""
+    """A planned number of steps, taken in slices; where the clock is shown, the plan is cut to what time will do."""
 
-    def __init__(self, steps: int, n_slices: int = _SLICES) -> None:
-        self.share = 0.0  # of the way, done
+    def __init__(self, steps: int, n_slices: int = _SLICES, share: float = 0.0) -> None:
+        self.share = share  # of the way, done
+        self.steps = steps
         self._slice = max(1, steps // n_slices)
         self._left = float(steps)
         self._done, self._seconds = 0, math.inf
@@ -43,8 +44,8 @@ class Pace:
 
 
 def planned(steps_per_s: float, seconds: float, most: float = math.inf) -> Pace:
-    """A plan for about so many seconds, in coarse units: a speed that is measured again leads to the same plan."""
+    """A plan for at most so many seconds, in coarse units: a speed that is measured again leads to the same plan."""
     wanted = min(max(1.0, steps_per_s * seconds * _CAUTION), 1e15)
-    steps = min(_UNIT ** math.floor(math.log(wanted, _UNIT) + 1e-9), most)
+    steps = min(2 * _UNIT ** math.floor(math.log(wanted / 2, _UNIT) + 1e-9), most)
     slices = max(_SLICES, 2 ** math.ceil(math.log2(max(1.0, seconds / _SLICE_S))))
     return Pace(max(1, int(steps)), slices)

@@ -35,11 +35,12 @@ _NEEDS_CLOCK = (moves.CRITICAL, moves.ORDER, moves.CRITICAL_ORDER, moves.RANKS)
 _SAMPLES, _SAMPLING_SHARE = 100, 0.05  # moves tried to learn how much a move changes, and their share of the time
 _FIRST_SHARE, _AGAIN_SHARE, _LAST_SHARE = 0.1, 0.03, 0.001  # temperatures, as shares of the median loss of a move
 _SPREAD_FIRST_SHARE, _SPREAD_LAST_SHARE = 0.5, 0.001  # the same while loads are spread
-_SPREAD_TIME, _MOST_SPREAD = 0.25, 2000  # share of the time for that, at most, and steps per unit, at most
+_SPREAD_TIME, _MOST_SPREAD = 0.25, 256  # share of the time for that, at most, and steps per unit, at most
 _WINDOWS = (4, 7, 2, 15)  # parts of the run that loads are counted in, one chain after another
 _LOAD_WEIGHT = 30.0  # of the busiest devices and channels in the score of some chains, beside the value
 _WORK_WEIGHT = 0.5  # of priced work in the score of the others
 _HEAT = 0.3  # share of the way on which many chains compete; the best ones are heated again and share the rest
+_FIRST_ROUND = 0.5  # of the time, at most, until the best chains are heated again and again
 _EXCHANGES = 5  # times that the worst of these takes over the best one's placement
 _PRICE_STEPS = 200
 _LARGE = 4000  # ops from which on two chains compete per core, below there are four
@@ -69,8 +70,8 @@ def anneal_from(
     """Anneal from the given starts until the budget ends; the first start should be the best one.
 
     With ``budget.evaluations`` the result depends on the seed alone, unless the time ends first. Without, the number of
-    steps is planned in coarse units from the speed that was seen, so that runs of the same budget nearly always take
-    the same way and differ only in how far they get at the end.
+    steps of the first round is planned in coarse units from the speed that was seen, and all other rounds follow from
+    that: runs of the same budget nearly always take the same way and differ only in how far they get at the end.
     """
     search = _Search(problem, starts, seed, threads or cpu_count())
     with ThreadPoolExecutor(search.threads) as search.pool:
@@ -99,7 +100,7 @@ class _Search:
         self.chains = [_new_chain(problem, starts[i % len(starts)], price, seed * 1000 + i) for i in range(n_chains)]
         self.engines = [new_engine(a, tails) for _ in self.chains]
         self.loads = [
-            new_loads(a, windows(a, least_time_s, _WINDOWS[i % len(_WINDOWS)]), self.model == OVERLAP)
+            new_loads(a, windows(a, least_time_s, _WINDOWS[i // 2 % len(_WINDOWS)]), self.model == OVERLAP)
             for i in range(n_chains)
         ]
         self.logs = [new_log(problem.n_ops) for _ in self.chains]
@@ -142,11 +143,11 @@ class _Search:
         if most:
             pace = Pace(max(1, most // len(chosen)))
         else:
-            speed = self._speed(chosen, _FIRST_SHARE, 0.02 * budget.remaining_s())
-            pace = planned(speed, budget.remaining_s())
-        exchanged, best, idle = 0, math.inf, 0
+            speed = self._speed(chosen, (_FIRST_SHARE * _LAST_SHARE) ** 0.5, 0.02 * budget.remaining_s())
+            pace = planned(speed, _FIRST_ROUND * budget.remaining_s())
+        first_steps, again, exchanged, best, idle = pace.steps, 0, 0, math.inf, 0
         while not budget.expired():
-            before, steps = pace.share, pace.next_steps(None if most else budget.remaining_s())
+            before, steps = pace.share, pace.next_steps(None if most or again else budget.remaining_s())
             if most:
                 pace.share = min(1.0, (self.evaluations + steps * len(self.chains)) / most)
             steps *= len(self.chains) // len(chosen)
@@ -159,7 +160,12 @@ class _Search:
             idle = 0 if done else idle + steps
             if idle > 1000 or best <= goal or (most and self.evaluations >= most):
                 break  # no move is possible, none can be better, or all are made
-            if pace.share >= _HEAT and len(chosen) > self.threads:
+            if pace.share >= 1 and not most:
+                pace = Pace(first_steps * 2 ** (again // 2) // 2, share=_HEAT)
+                again, exchanged = again + 1, 0
+                for i in chosen:
+                    self._take_over(i, i)
+            elif pace.share >= _HEAT and len(chosen) > self.threads:
                 chosen = sorted(chosen, key=lambda i: self.chains[i].values[1])[: self.threads]
                 for i in chosen:
                     self._take_over(i, i)
