@@ -31,7 +31,7 @@ PLANS: dict[str, tuple[Step, ...]] = {
     "overlap": (Step("cpsat", 0.5, max_ops=250), Step("anneal")),
     "sequential": (*_FLOOR, Step("mincut", 0.8), Step("anneal")),
     # Proofs come soon or not at all, and not on wide graphs.
-    "calls": (Step("greedy"), Step("calls-exact", 0.25, max_width=16), Step("anneal")),
+    "calls": (Step("greedy"), Step("calls-exact", 0.25, max_width=16), Step("cross-entropy", 0.3), Step("anneal")),
     "pipeline": (*_FLOOR, Step("dpl", 0.5), Step("dp"), Step("milp")),
     "pipeline, not contiguous": (*_FLOOR, Step("local-search", 0.3), Step("milp")),
     "pipeline, not contiguous, large": (*_FLOOR, Step("local-search")),  # too large for a programme

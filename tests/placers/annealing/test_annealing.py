@@ -6,11 +6,13 @@ import pytest
 import placewright as pw
 from placewright.budget import Budget
 from placewright.evaluate import check, evaluate, evaluate_many
+from placewright.evaluate.calls import find_pieces, run_groups
 from placewright.placers import get_placer
 from placewright.placers.annealing.engine import last_checkpoint, least_tails_s, new_engine, new_log, run
 from placewright.placers.annealing.loads import count_loads, move_op, new_loads, smooth_maxima, windows
+from placewright.placers.annealing.moves import find_critical_calls
 from placewright.placers.annealing.pace import Pace, planned
-from placewright.placers.annealing.search import Point, anneal_from, rank_of, work_prices
+from placewright.placers.annealing.search import Point, _new_chain, anneal_from, rank_of, work_prices
 from placewright.placers.units import movable_units
 from placewright.problem import Execution, Problem
 from placewright.testing import random_problem
@@ -211,3 +213,23 @@ def test_max_segments_is_kept(name: str) -> None:
     assert placement.is_valid
     assert placement.evaluation is not None
     assert placement.evaluation.segments <= 2
+
+
+def test_the_critical_path_of_calls_takes_all_the_time() -> None:
+    known = 0
+    for seed in range(40):
+        problem = some_problem(seed, n_ops=20, execution="calls")
+        device = random_point(problem, np.random.default_rng(seed))[0]
+        chain = _new_chain(problem, Point(device), np.zeros(problem.n_devices), seed)
+        chain.device[:] = device
+        find_critical_calls(problem.arrays, chain)
+        value = evaluate(problem, device).value
+        path = chain.critical[: chain.counts[2]]
+        assert (len(path) == 0) == np.isinf(value)
+        group = np.empty(problem.n_ops, dtype=np.int32)
+        times = np.zeros((4, find_pieces(problem.arrays, device, group)))
+        run_groups(problem.arrays, device, group, times.shape[1], *times)
+        if len(path):
+            known += 1
+            assert times[1:, np.unique(group[path])].sum() == pytest.approx(value)
+    assert known > 20

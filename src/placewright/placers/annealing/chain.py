@@ -17,6 +17,7 @@ from placewright.placers.annealing.moves import (
     Chain,
     Flow,
     find_critical,
+    find_critical_calls,
     propose,
     ranks_from_placement,
     take_back,
@@ -66,6 +67,8 @@ def start_chain(
         find_critical(a, log, c)
     if strict or model != OVERLAP:
         score, valid = penalised(a, c, model, max_segments, score, c.queue)
+    if model == CALLS:
+        find_critical_calls(a, c)
     count_loads(loads, g.time_s, c.device)
     c.values[0] = score
     c.values[2] = 0.0
@@ -121,7 +124,7 @@ def anneal(
             ranks_from_placement(a, c.device, 0.5 * uniform(c.random), c.random, c.rank, c.op_of_rank)
             c.first_change[0] = -1
         else:
-            propose(g, loads, log, c, kind, model == OVERLAP and not loads_only)
+            propose(g, loads, log, c, kind, model == OVERLAP and not loads_only, model != SEQUENTIAL and not loads_only)
             if c.counts[0] == 0 and c.counts[1] == 0:
                 continue
         evaluations += 1
@@ -152,6 +155,8 @@ def anneal(
             if model == OVERLAP:
                 run(a, e, log, c.device, c.rank, c.op_of_rank, checkpoint, c.work_change_s, np.inf, True)
                 find_critical(a, log, c)
+            elif model == CALLS:
+                find_critical_calls(a, c)
             if valid and score < c.values[1]:
                 c.values[1] = score
                 c.best_device[:] = c.device

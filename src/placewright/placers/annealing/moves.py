@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from placewright.evaluate.calls import find_pieces, run_groups
 from placewright.graph import BoolArray, FloatArray, IntArray
 from placewright.placers.annealing.engine import Log
 from placewright.placers.annealing.loads import Loads, move_op
@@ -229,6 +230,33 @@ def find_critical(a: Arrays, log: Log, c: Chain) -> None:
 
 
 @njit(cache=True, nogil=True)
+def find_critical_calls(a: Arrays, c: Chain) -> None:
+    """The same for calls: the ops of the groups that wait for one another, from the last one back."""
+    n = c.device.shape[0]
+    group = np.empty(n, dtype=np.int32)
+    n_groups = find_pieces(a, c.device, group)
+    times = np.zeros((4, n_groups))
+    c.counts[2] = 0
+    if run_groups(a, c.device, group, n_groups, times[0], times[1], times[2], times[3]) == np.inf:
+        return
+    finish = times[0] + times[1] + times[2] + times[3]
+    g, count = int(np.argmax(finish)), 0
+    while g >= 0:
+        before, before_s = -1, -1.0
+        for v in range(n):
+            if group[v] != g or count == c.critical.shape[0]:
+                continue
+            c.critical[count] = v
+            count += 1
+            for i in range(a.input_ptr[v], a.input_ptr[v + 1]):
+                h = group[a.tensor_producer[a.input_tensor[i]]]
+                if h != g and finish[h] > before_s:
+                    before, before_s = h, finish[h]
+        g = before
+    c.counts[2] = count
+
+
+@njit(cache=True, nogil=True)
 def last_producer(a: Arrays, log: Log, c: Chain, v: int) -> int:
     """The producer whose tensor would arrive last if channels were free, -1 if the op reads nothing."""
     last, last_s = -1, -1.0
@@ -276,10 +304,13 @@ def ranks_from_placement(a: Arrays, device: Any, noise: float, random: Any, rank
 
 
 @njit(cache=True, nogil=True)
-def propose(g: Flow, loads: Loads, log: Log, c: Chain, kind: int, has_clock: bool) -> None:
-    """Stage a move of a kind; nothing is staged if none comes to mind. Without a clock there is no critical path."""
+def propose(g: Flow, loads: Loads, log: Log, c: Chain, kind: int, has_clock: bool, has_path: bool) -> None:
+    """Stage a move of a kind; nothing is staged if none comes to mind.
+
+    ``has_clock``: the log says when ops run; ``has_path``: the critical path is known.
+    """
     n = c.device.shape[0]
-    critical = has_clock and c.counts[2] > 0 and (kind in (CRITICAL, CRITICAL_ORDER) or uniform(c.random) < 0.4)
+    critical = has_path and c.counts[2] > 0 and (kind in (CRITICAL, CRITICAL_ORDER) or uniform(c.random) < 0.4)
     v = c.critical[below(c.random, c.counts[2])] if critical else below(c.random, n)
     size = 2 + int(2.0 ** (uniform(c.random) * np.log2(max(2.0, min(256.0, n / 4)))))
     if kind in (SINGLE, CRITICAL):

@@ -31,7 +31,7 @@ _WEIGHTS = {
     moves.BOUNDARY: 2.0, moves.ORDER: 1.0, moves.CRITICAL_ORDER: 1.0, moves.RANKS: 0.02,
     moves.PRICED: 2.0,
 }  # fmt: skip
-_NEEDS_CLOCK = (moves.CRITICAL, moves.ORDER, moves.CRITICAL_ORDER, moves.RANKS)
+_NEEDS_CLOCK = (moves.ORDER, moves.CRITICAL_ORDER, moves.RANKS)
 _SAMPLES, _SAMPLING_SHARE = 100, 0.05  # moves tried to learn how much a move changes, and their share of the time
 _FIRST_SHARE, _AGAIN_SHARE, _LAST_SHARE = 0.1, 0.03, 0.001  # temperatures, as shares of the median loss of a move
 _SPREAD_FIRST_SHARE, _SPREAD_LAST_SHARE = 0.5, 0.001  # the same while loads are spread
@@ -91,9 +91,8 @@ class _Search:
         self.model = _MODEL[problem.execution]
         bytes_in_all = a.memory_bytes.sum() + a.live_bytes.sum()
         self.strict = bool(problem.max_segments or bytes_in_all > a.memory_limit_bytes.min())
-        self.weights = np.array(
-            [0.0 if self.model != OVERLAP and k in _NEEDS_CLOCK else _WEIGHTS[k] for k in range(moves.N_KINDS)]
-        )
+        impossible = {OVERLAP: (), SEQUENTIAL: (moves.CRITICAL, *_NEEDS_CLOCK), CALLS: _NEEDS_CLOCK}[self.model]
+        self.weights = np.array([0.0 if k in impossible else _WEIGHTS[k] for k in range(moves.N_KINDS)])
         least_time_s = problem.op_device_time_s.min(axis=1)
         tails = least_tails_s(a, least_time_s)
         price = work_prices(problem) if self.model == OVERLAP else np.zeros(problem.n_devices)

@@ -28,6 +28,9 @@ MORE_MOVES = (0.35, 0.1)  # chance of a second and of a third move in one trial
 DRAWS_PER_TRIAL = 4  # placements met before are not tried again, so more are drawn than needed
 LARGEST_GAIN, LARGEST_LOSS = 4.0, 0.0  # of one trial, in typical changes; losses teach nothing beyond "no gain"
 SCALE_MEMORY = 0.9
+SHARPNESS = 0.5  # of the chances of moves, against their odds of a gain
+LEAST_GAIN = 1e-9  # log-ratio: less is rounding
+REPLAYED = 256  # trials of the past in one update
 REORDERED, LEAD_SHARE = 0.4, 0.05  # share of the last trials that change the order, and by how much of the value
 STARTS_S = 60.0  # for list schedules; long, because what is left out for lack of time depends on the machine
 FADING = 1 / 3  # share of the evaluations over which priced work fades out of the score
@@ -49,10 +52,12 @@ class _Drawn(NamedTuple):
     chosen: NDArray[np.int64]  # [trials, moves]: -1 for none
     rows: IntArray  # [trials, groups]
     lead_s: FloatArray | None  # [trials, groups]
+    is_alone: NDArray[np.bool_]  # [trials]: one move, nothing else
 
 
 class _Choice(NamedTuple):
     moves: Moves
+    inputs: Tensor  # [moves, width]: what the head judges moves by
     logits: Tensor  # [moves]
     clusters: int
 
@@ -80,6 +85,8 @@ class MoveLearner:
         self._progress = 0.0  # share of the evaluations that are done
         self._value, self._scale, self._stale, self._whole = math.inf, 0.0, 0, 0
         self._seen: set[int] = set()
+        self._memory: list[Tensor] = []
+        self._gained: list[Tensor] = []
         self._ordered = rewards.has_order
         self._price = problem.n_devices * work_prices(problem)
 
@@ -95,7 +102,10 @@ class MoveLearner:
             weight = self._work_weight(most)
             score = judged.score_s + weight * self._work(rows)
             now = self._value + weight * float(self._work(self._device[None])[0])
-            self._learn(choice.logits, drawn.chosen, _log_ratio(now, score))
+            gain = _log_ratio(now, score)
+            self._learn(choice.logits, drawn.chosen, gain)
+            self._remember(choice.inputs, drawn, gain)
+            self._replay()
         best = int(score.argmin())
         self._stale = 0 if score[best] < now else self._stale + 1
         if score[best] <= now:
@@ -143,8 +153,8 @@ class MoveLearner:
         first = torch.tensor(np.cumsum([0, *(p.n_clusters for p in parsed[:-1])]))
         row = first[moves.level] + torch.from_numpy(moves.cluster)
         embedding = torch.cat([p.embedding for p in parsed])[row]
-        logits = self.policy.head(embedding, torch.from_numpy(moves.features))
-        return _Choice(moves, logits, parsed[min(1, len(parsed) - 1)].n_clusters)
+        inputs = torch.cat([embedding, torch.from_numpy(moves.features)], dim=1)
+        return _Choice(moves, inputs, self.policy.head(inputs), parsed[min(1, len(parsed) - 1)].n_clusters)
 
     def _draw(self, choice: _Choice, wanted: int) -> _Drawn:
         """Draw trials by the policy: different first moves, sometimes a second and a third one; none met before.
@@ -152,10 +162,10 @@ class MoveLearner:
         Under ``overlap`` some trials, more and more of them, put a part forward or back in the order.
         """
         assert self._device is not None
-        chance = torch.softmax(choice.logits.detach(), dim=0)
+        chance = self._chances(choice.logits.detach())
         draws = min(DRAWS_PER_TRIAL * wanted, len(chance))
         if draws == 0:
-            return _Drawn(np.zeros((0, 1), dtype=np.int64), self._device[None][:0], None)
+            return _Drawn(np.zeros((0, 1), dtype=np.int64), self._device[None][:0], None, np.zeros(0, dtype=np.bool_))
         chosen = torch.full((draws, 1 + len(MORE_MOVES)), -1)
         chosen[:, 0] = torch.multinomial(chance, draws)
         for k, share in enumerate(MORE_MOVES):
@@ -176,7 +186,14 @@ class MoveLearner:
             if len(fresh) < wanted and (reordered[i] or key not in self._seen):
                 self._seen.add(key)
                 fresh.append(i)
-        return _Drawn(chosen.numpy()[fresh], rows[fresh], None if lead_s is None else lead_s[fresh])
+        taken = chosen.numpy()[fresh]
+        alone = (taken[:, 0] >= 0) & (taken[:, 1:] < 0).all(axis=1) & ~reordered[fresh]
+        return _Drawn(taken, rows[fresh], None if lead_s is None else lead_s[fresh], alone)
+
+    def _chances(self, logits: Tensor) -> Tensor:
+        """Not all trials on what looked best so far: chances are evened out, and a share of them is for any move."""
+        chance = torch.softmax(SHARPNESS * logits, dim=0)
+        return (1 - self.settings.exploring) * chance + self.settings.exploring / max(len(chance), 1)
 
     def _learn(self, logits: Tensor, chosen: NDArray[np.int64], gain: NDArray[np.float64]) -> None:
         """Policy gradient: log-ratio gains in units of the typical change, less their mean; an entropy bonus."""
@@ -195,6 +212,27 @@ class MoveLearner:
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
+
+    def _remember(self, inputs: Tensor, drawn: _Drawn, gain: NDArray[np.float64]) -> None:
+        """Keep trials of one move and nothing else: what was judged, and whether it gained."""
+        alone = drawn.is_alone & (self.settings.replays > 0)
+        if alone.any():
+            self._memory.append(inputs.detach()[torch.from_numpy(drawn.chosen[alone, 0])])
+            self._gained.append(torch.from_numpy((gain[alone] > LEAST_GAIN).astype(np.float32)))
+
+    def _replay(self) -> None:
+        """Teach the head by all trials so far, not by the last ones only: logits become log-odds of a gain."""
+        if not self._memory or self.settings.learning_rate == 0:
+            return
+        inputs, gained = torch.cat(self._memory), torch.cat(self._gained)
+        for _ in range(self.settings.replays):
+            some = torch.randint(len(inputs), (min(len(inputs), REPLAYED),))
+            loss = nn.functional.binary_cross_entropy_with_logits(self.policy.head(inputs[some]), gained[some])
+            self.optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimiser.step()
+        if len(self._memory) > 64:
+            self._memory, self._gained = [inputs], [gained]
 
     def _work_weight(self, left: int) -> float:
         """Of priced work in the score: it shows progress where values are flat, and fades out in the end."""
@@ -216,6 +254,7 @@ class MoveLearner:
             "lead_s": as_tensor(self._lead_s),
             "numbers": [self._value, self._scale, self._stale, self._whole, self._progress],
             "seen": torch.tensor(sorted(self._seen), dtype=torch.int64),
+            "memory": [torch.cat(self._memory), torch.cat(self._gained)] if self._memory else [],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -225,6 +264,7 @@ class MoveLearner:
         self._lead_s = as_array(state["lead_s"])
         self._value, self._scale, self._stale, self._whole, self._progress = state["numbers"]
         self._seen = set(state["seen"].tolist())
+        self._memory, self._gained = [[tensor] for tensor in state["memory"]] or ([], [])
 
 
 def _log_ratio(before: float, after: NDArray[np.float64]) -> NDArray[np.float64]:

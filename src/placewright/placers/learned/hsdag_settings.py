@@ -42,6 +42,8 @@ class Settings:
     by_rank: bool = True  # order of ready ops under "overlap": longest way left first
     work_weight: float = 1.0  # of priced work in the score by which moves are judged, where values are flat
     parsing_noise: float = 1.0
+    replays: int = 4  # updates by remembered trials after each step
+    exploring: float = 0.3  # share of the trials that are drawn from all moves alike
 
     def document(self) -> dict[str, Any]:
         """As plain values, for files."""

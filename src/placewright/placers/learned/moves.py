@@ -14,7 +14,8 @@ from placewright.placers.learned.rewards import copy_seconds, ways_left
 from placewright.problem import Problem
 
 STATE_WIDTH = 6
-MOVE_WIDTH = 9
+MOVE_WIDTH = 13
+_BINS = 64  # parts of the time in which it is known how busy a device is
 
 
 class Moves(NamedTuple):
@@ -36,6 +37,9 @@ class Situation(NamedTuple):
     start: FloatArray  # [groups]: as a share of the whole time
     load: FloatArray  # [devices]: as a share of the whole time
     unit_s: float  # the whole time, or what stands for it
+    op_end_s: FloatArray  # [ops]: when it ends
+    op_left_s: FloatArray  # [ops]: longest way from its start to the end of the model
+    busy: FloatArray  # [devices, _BINS + 1]: seconds of work up to a bin
 
 
 class MoveSpace:
@@ -62,7 +66,9 @@ class MoveSpace:
         np.maximum.at(critical, self.groups.group_of_op, (start + left) / whole)
         np.maximum.at(begin, self.groups.group_of_op, start / whole)
         load = np.bincount(device, self._time_s[self._all, device], self.groups.n_devices) / whole
-        return Situation(device, critical, begin, load, whole)
+        end = start + self.problem.op_device_time_s[np.arange(self.problem.n_ops), ops]
+        busy = _busy_until(start, end, ops, self.groups.n_devices, whole, _BINS)
+        return Situation(device, critical, begin, load, whole, end, left, busy)
 
     def state_features(self, now: Situation) -> NDArray[np.float32]:
         """[groups, STATE_WIDTH]: what the placement adds to the features of each group."""
@@ -96,6 +102,7 @@ class MoveSpace:
         allowed[np.arange(n), here] = False
         p, d = np.nonzero(allowed)
         own = time[np.arange(n), here]
+        guess = self._guesses(now, part, p, d)
         features = np.stack(
             [
                 _log_share((time[p, d] - own[p]) / now.unit_s),
@@ -107,11 +114,33 @@ class MoveSpace:
                 now.load[here[p]],
                 np.log(size[p]),
                 start[p],
+                np.clip(10 * guess[:, 0], -5.0, 5.0),
+                np.clip(10 * guess[:, 1], -5.0, 5.0),
+                guess[:, 2],
+                guess[:, 3],
             ],
             axis=1,
         )
         levels = np.full(len(p), level)
         return levels, p, d.astype(np.int32), key[p] // n_devices, features.astype(np.float32), part
+
+    def _guesses(
+        self, now: Situation, part: NDArray[np.int64], moved_part: NDArray[np.int64], to: NDArray[np.int64]
+    ) -> FloatArray:
+        """[moves, 4]: the longest way through the part there and here, less the whole time, as shares of it; how busy
+        the device is there, and the one here, while the part would run.
+        """
+        a, part_of_op = self.problem.arrays, part[self.groups.group_of_op]
+        by_part = np.argsort(part_of_op, kind="stable")
+        first = np.concatenate([[0], np.cumsum(np.bincount(part_of_op))])
+        out = np.empty((len(moved_part), 4))
+        _guess(
+            a.tensor_ptr, a.consumer_ptr, a.consumer_op, a.input_ptr, a.input_tensor, a.tensor_producer,
+            self.problem.op_device_time_s, a.copy_s, a.direct, a.to_host, a.from_host,
+            now.device[self.groups.group_of_op], now.op_end_s, now.op_left_s, now.busy, now.unit_s, part_of_op, by_part,
+            first, moved_part, to, out,
+        )  # fmt: skip
+        return out
 
     def _copy_change(self, part: NDArray[np.int64], n: int, device: IntArray) -> FloatArray:
         """[parts, devices]: seconds of copies more, were the part there and all else as it is."""
@@ -133,6 +162,74 @@ def moved(device: IntArray, moves: Moves, chosen: NDArray[np.int64]) -> IntArray
         hit = (moves.part_of_group[moves.level[c]] == moves.part[c][:, None]) & (c >= 0)[:, None]
         rows = np.where(hit, moves.device[c][:, None], rows)
     return rows
+
+
+@njit(cache=True, nogil=True)
+def _leg_s(copy_s: Any, direct: Any, to_host: Any, from_host: Any, tensor: int, source: int, target: int) -> float:
+    if source == target:
+        return 0.0
+    if direct[source, target] >= 0:
+        return copy_s[tensor, direct[source, target]]
+    seconds = 0.0
+    if to_host[source] >= 0:
+        seconds += copy_s[tensor, to_host[source]]
+    if from_host[target] >= 0:
+        seconds += copy_s[tensor, from_host[target]]
+    return seconds
+
+
+@njit(cache=True, nogil=True)
+def _guess(
+    tensor_ptr: Any, consumer_ptr: Any, consumer_op: Any, input_ptr: Any, input_tensor: Any, producer: Any,
+    time_s: Any, copy_s: Any, direct: Any, to_host: Any, from_host: Any, device: Any, end_s: Any, left_s: Any,
+    busy: Any, whole_s: float, part_of_op: Any, op_by_part: Any, first: Any, moved_part: Any, to: Any, out: Any,
+) -> None:  # fmt: skip
+    """Ops before the part end when they do now, what follows takes as long as now: nothing is simulated."""
+    n_bins = busy.shape[1] - 1
+    for m in range(moved_part.shape[0]):
+        part, d = moved_part[m], to[m]
+        here, there, begin, work = 0.0, 0.0, np.inf, 0.0
+        for i in range(first[part], first[part + 1]):
+            v = op_by_part[i]
+            ready, tail = 0.0, 0.0
+            for j in range(input_ptr[v], input_ptr[v + 1]):
+                t = input_tensor[j]
+                u = producer[t]
+                source = d if part_of_op[u] == part else device[u]
+                ready = max(ready, end_s[u] + _leg_s(copy_s, direct, to_host, from_host, t, source, d))
+            for t in range(tensor_ptr[v], tensor_ptr[v + 1]):
+                for e in range(consumer_ptr[t], consumer_ptr[t + 1]):
+                    w = consumer_op[e]
+                    target = d if part_of_op[w] == part else device[w]
+                    tail = max(tail, left_s[w] + _leg_s(copy_s, direct, to_host, from_host, t, d, target))
+            there = max(there, ready + time_s[v, d] + tail)
+            here = max(here, end_s[v] - time_s[v, device[v]] + left_s[v])
+            begin = min(begin, ready)
+            work += time_s[v, d]
+        low = min(n_bins - 1, int(begin / whole_s * n_bins))
+        high = min(n_bins, max(low + 1, int((begin + work) / whole_s * n_bins) + 1))
+        span_s = (high - low) * whole_s / n_bins
+        home = device[op_by_part[first[part]]]
+        out[m, 0] = there / whole_s - 1.0
+        out[m, 1] = here / whole_s - 1.0
+        out[m, 2] = (busy[d, high] - busy[d, low]) / span_s
+        out[m, 3] = (busy[home, high] - busy[home, low]) / span_s
+
+
+@njit(cache=True, nogil=True)
+def _busy_until(start_s: Any, end_s: Any, device: Any, n_devices: int, whole_s: float, n_bins: int) -> Any:
+    """[devices, bins + 1]: seconds of work before each bin's beginning."""
+    busy = np.zeros((n_devices, n_bins + 1))
+    bin_s = whole_s / n_bins
+    for v in range(start_s.shape[0]):
+        first = min(n_bins - 1, int(start_s[v] / bin_s))
+        last = min(n_bins - 1, int(end_s[v] / bin_s))
+        for b in range(first, last + 1):
+            busy[device[v], b + 1] += max(0.0, min(end_s[v], (b + 1) * bin_s) - max(start_s[v], b * bin_s))
+    for d in range(n_devices):
+        for b in range(n_bins):
+            busy[d, b + 1] += busy[d, b]
+    return busy
 
 
 def _log_share(share: NDArray[Any]) -> NDArray[Any]:

@@ -145,8 +145,9 @@ class MoveHead(nn.Module):
         nn.init.zeros_(last.weight)  # all moves are alike at first
         nn.init.zeros_(last.bias)
 
-    def forward(self, embedding: Tensor, move: Tensor) -> Tensor:
-        return self.score(torch.cat([embedding, move], dim=1)).squeeze(1)
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Score rows of embedding and features of a move, one after the other."""
+        return self.score(inputs).squeeze(1)
 
 
 def _dense(width: int, hidden: int, dropout: float) -> tuple[nn.Module, ...]:
