@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from placewright.placers.base import Found, Placer
     from placewright.problem import Problem, Rule, build_problem
     from placewright.profile import Profile
+    from placewright.saved import open_placement
 
 __version__ = "0.1.0"
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "build_problem",
     "checked_placement",
     "load",
+    "open_placement",
     "place",
     "read_placement",
 ]
@@ -66,6 +68,7 @@ _HOME = {
     "build_problem": "problem",
     "checked_placement": "placement",
     "load": "api",
+    "open_placement": "saved",
     "place": "api",
     "read_placement": "placement",
 }

@@ -57,7 +57,8 @@ def load(
         problem = build_problem(graph, chosen, costs or roofline_profile(graph, chosen))
     else:
         problem = _published(str(model), has_cluster=cluster is not None or profile is not None)
-    return problem.for_objective(objective, execution).with_options(**options)
+    origin = _origin(model, cluster, profile, shapes or {}, training, optimizer)
+    return problem.for_objective(objective, execution).with_options(origin=origin, **options)
 
 
 def place(
@@ -86,6 +87,18 @@ def _graph(model: Any, shapes: Mapping[str, tuple[int, ...]], training: bool, op
     if isinstance(model, OpGraph):
         return model
     return zoo_graph(str(model).removeprefix("zoo:")) if is_zoo else None
+
+
+def _origin(
+    model: Any, cluster: Any, profile: Any, shapes: Mapping[str, tuple[int, ...]], training: bool, optimizer: str
+) -> dict[str, Any]:
+    """What can be named again in another process; live objects cannot."""
+    named = {"model": model, "cluster": cluster, "profile": profile}
+    origin: dict[str, Any] = {k: str(v) for k, v in named.items() if isinstance(v, (str, Path))}
+    if "model" in origin and cluster is None and not origin["model"].endswith(".json"):
+        origin["cluster"] = DEFAULT_CLUSTER
+    origin |= {"shapes": {name: list(shape) for name, shape in shapes.items()}} if shapes else {}
+    return origin | ({"training": True, "optimizer": optimizer} if training else {})
 
 
 def _published(path: str, has_cluster: bool) -> Problem:

@@ -134,6 +134,7 @@ class Placement:
         """Everything that :meth:`save` writes, as plain data."""
         names = self.problem.graph.op_names
         document = {"format": FORMAT, "versions": _versions(), "model": self.problem.graph.name, **self.summary()}
+        document["problem"] = self.problem.settings()
         if self.device_of_op is not None:
             devices = self.problem.cluster.device_names
             document["assignment"] = {n: devices[d] for n, d in zip(names, self.device_of_op, strict=True)}

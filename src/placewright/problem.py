@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, wraps
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
@@ -102,6 +102,9 @@ class Problem:
     rules: tuple[Rule, ...] = ()
     permitted: BoolArray | None = None  # [ops, devices]: what rules left open, once names are gone (after a reduction)
     time_unit: str = "s"
+    origin: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what ``load`` was given by name: model, cluster, profile, …
 
     def __post_init__(self) -> None:
         _check_problem(self)
@@ -194,6 +197,13 @@ class Problem:
             order_source=source,
             order_target=target,
         )
+
+    def settings(self) -> dict[str, Any]:
+        """How to make this problem again, as plain data; :func:`placewright.open_placement` reads it from a file."""
+        names = ("max_segments", "contiguous", "schedule", "communication", "max_replicas", "track_activations")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        options["rules"] = [asdict(rule) for rule in self.rules]
+        return {**self.origin, "options": options}
 
     def with_options(self, **changes: Any) -> Problem:
         """Return a copy with other options, e.g. ``with_options(execution="sequential")``."""

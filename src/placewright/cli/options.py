@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from placewright.errors import InputError
 from placewright.problem import Problem, Rule
 from placewright.text import shown
+
+if TYPE_CHECKING:
+    from placewright.placement import Placement
 
 Model = Annotated[
     str,
@@ -19,6 +22,9 @@ Model = Annotated[
 ]
 PlacementFile = Annotated[
     str, typer.Argument(metavar="PLACEMENT", help="a placement written by 'place -o', or a split", show_default=False)
+]
+GivenModel = Annotated[
+    str | None, typer.Option("--model", help="the model, where the placement does not say which, or another copy of it")
 ]
 ClusterName = Annotated[
     str | None, typer.Option("--cluster", help="preset, cores:K or TOML file; not for published problems")
@@ -104,6 +110,25 @@ def load_problem(
     _warn(problem.graph.metadata)
     _ = problem.allowed, problem.group_of_op  # a rule that matches nothing is found here, before any work
     return problem
+
+
+def open_placed(
+    path: str,
+    model: str | None = None,
+    cluster: str | None = None,
+    profile: str | None = None,
+    shape: list[str] | None = None,
+    objective: str | None = None,
+    execution: str | None = None,
+) -> Placement:
+    """Open a placement file with its problem; options that are given go before what the file says."""
+    from placewright.frontends.base import parse_shapes
+    from placewright.saved import open_placement
+
+    shapes = parse_shapes(shape) if shape else None
+    placement = open_placement(path, model, cluster, profile, shapes, objective, execution)
+    _warn(placement.problem.graph.metadata)
+    return placement
 
 
 def _warn(metadata: dict[str, Any]) -> None:
