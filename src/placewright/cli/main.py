@@ -13,6 +13,7 @@ from placewright import __version__
 from placewright.cli.compare import compare
 from placewright.cli.devices import devices
 from placewright.cli.evaluate import evaluate
+from placewright.cli.export import export
 from placewright.cli.models import models
 from placewright.cli.place import place
 from placewright.cli.placers import placers
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (place, evaluate, compare, profile, train, placers, models, devices):
+for verb in (place, evaluate, compare, profile, train, export, placers, models, devices):
     app.command()(verb)
 app.command("run")(run_verb)
 
