@@ -9,6 +9,7 @@ from typing import Any
 from placewright.budget import Budget
 from placewright.cluster import Cluster
 from placewright.cluster_file import load_cluster
+from placewright.constraints import Constraints, read_constraints
 from placewright.costs.roofline import roofline_profile
 from placewright.errors import InputError
 from placewright.files import read_json
@@ -36,6 +37,7 @@ def load(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     training: bool = False,
     optimizer: str = "adam",
+    constraints: str | Path | Constraints | None = None,
     **options: Any,
 ) -> Problem:
     """Load a model as a problem.
@@ -45,7 +47,8 @@ def load(
     ``onnx_ir.Model``, ``torch.export.ExportedProgram``, or (torch module, example inputs). ``shapes`` fixes the shapes
     of a model's inputs by name; ``training`` asks for a training step, updates by ``optimizer`` (sgd, momentum, adam)
     included. ``cluster`` is a preset, a TOML file or a :class:`Cluster`; costs are modelled unless a ``profile`` is
-    given. Further ``options`` are fields of :class:`Problem`, such as ``contiguous=False``.
+    given. ``constraints`` is a TOML file or :class:`Constraints`. Further ``options`` are fields of :class:`Problem`,
+    such as ``contiguous=False``.
 
     >>> load("zoo:chain?ops=3", cluster="p100x2", objective="throughput").execution
     'pipeline'
@@ -58,7 +61,9 @@ def load(
     else:
         problem = _published(str(model), has_cluster=cluster is not None or profile is not None)
     origin = _origin(model, cluster, profile, shapes or {}, training, optimizer)
-    return problem.for_objective(objective, execution).with_options(origin=origin, **options)
+    problem = problem.for_objective(objective, execution).with_options(origin=origin, **options)
+    wishes = read_constraints(constraints) if isinstance(constraints, (str, Path)) else constraints
+    return problem if wishes is None else wishes.applied(problem)
 
 
 def place(

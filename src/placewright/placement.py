@@ -246,11 +246,15 @@ def read_placement(path: str | Path, problem: Problem) -> Placement:
 
 
 def placement_settings(path: str | Path) -> dict[str, Any]:
-    """The objective and execution model a placement file was made for; empty for a split."""
+    """Objective, execution model, cluster and profile that a placement file was made for; empty for a split."""
     document = read_json(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         return {}
-    return {k: document[k] for k in ("objective", "execution") if isinstance(document.get(k), str)}
+    origin = document.get("problem") if isinstance(document.get("problem"), dict) else {}
+    found = {k: document.get(k) for k in ("objective", "execution")} | {
+        k: origin.get(k) for k in ("cluster", "profile")
+    }
+    return {k: v for k, v in found.items() if isinstance(v, str)}
 
 
 def match_placement(document: Any, problem: Problem, where: str) -> Placement:

@@ -31,14 +31,21 @@ OBJECTIVES: tuple[Objective, ...] = ("latency", "throughput")
 class Rule:
     """A wish of the user: ``pin`` ops to a device or kind, ``forbid`` one to them, or keep them ``together``.
 
-    ``pattern`` is a regular expression searched for in op names; ``target`` a device name or a kind name.
+    ``pattern`` is a regular expression searched for in op names; ``target`` a device name or a kind name; ``source``
+    says how the rule was written where that was not the command line.
+
+    >>> str(Rule("pin", "^embed", "cpu0"))
+    "--pin '^embed=cpu0'"
     """
 
     action: Literal["pin", "forbid", "together"]
     pattern: str
     target: str = ""
+    source: str = field(default="", compare=False)
 
     def __str__(self) -> str:
+        if self.source:
+            return self.source
         text = f"--{self.action} '{shown(self.pattern)}"
         return text + (f"={shown(self.target)}'" if self.target else "'")
 
@@ -229,7 +236,8 @@ class Problem:
             raise InputError(f"{rule}: not a regular expression: {shown(str(error))}") from error
         hits = np.array([pattern.search(name) is not None for name in self.graph.op_names], dtype=np.bool_)
         if not hits.any():
-            raise InputError(f"{rule}: no operator matches; the first is '{shown(self.graph.op_names[0])}'")
+            nearest = suggestion(rule.pattern.strip("^$"), self.graph.op_names[:20_000], shown_at_most=3)
+            raise InputError(f"{rule}: no operator matches; {shown(nearest, 300)}")
         return hits
 
     def _matching_devices(self, rule: Rule) -> BoolArray:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from placewright.api import load
 from placewright.budget import OPTIMAL_GAP
+from placewright.constraints import Constraints, Margin
 from placewright.errors import InputError
 from placewright.files import read_json
 from placewright.frontends._fields import Fields
@@ -89,6 +90,7 @@ def _loaded(
             shapes,
             training=bool(live.get("training", False)),
             optimizer=str(live.get("optimizer", "adam")),
+            constraints=_read_margins(settings, where),
             **_read_options(settings, where),
         )
     except TypeError as error:
@@ -119,8 +121,13 @@ def _read_options(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
         action = rule.text("action")
         if action not in ("pin", "forbid", "together"):
             raise InputError(f"{where}: rule {i}: action is '{shown(action)}', expected pin, forbid or together")
-        rules.append(Rule(cast(Any, action), rule.text("pattern"), rule.text("target", "")))
+        rules.append(Rule(cast(Any, action), rule.text("pattern"), rule.text("target", ""), rule.text("source", "")))
     return {k: v for k, v in options.data.items() if k in known} | {"rules": tuple(rules)}
+
+
+def _read_margins(settings: Mapping[str, Any], where: str) -> Constraints:
+    margins = Fields(settings.get("memory_margin_bytes", {}), f"{where}: memory_margin_bytes")
+    return Constraints(memory_margin={name: Margin(size_bytes=margins.number(name)) for name in margins.data})
 
 
 def _with_history(placement: Placement, document: Mapping[str, Any]) -> Placement:

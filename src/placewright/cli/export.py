@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from placewright.cli import options as o
+from placewright.cli.completing import completer, formats
 
 
 def export(
     placement_file: o.PlacementFile,
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="one of those below")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="FORMAT", help="one of those above", autocompletion=completer(formats))
+    ],
     output: Annotated[str, typer.Option("-o", "--output", help="the file to write")],
     model: o.GivenModel = None,
     cluster: o.ClusterName = None,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
 from typer.main import get_command
 
 from placewright import __version__
+from placewright.cli.bench import bench
 from placewright.cli.compare import compare
 from placewright.cli.devices import devices
 from placewright.cli.evaluate import evaluate
@@ -25,12 +27,12 @@ from placewright.text import shown
 
 app = typer.Typer(
     name="placewright",
-    help="Decides which operator of a neural network runs on which device.",
+    help="Decides which operator of a neural network runs on which device. Every verb has --help with examples.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (place, evaluate, compare, profile, train, export, placers, models, devices):
+for verb in (place, evaluate, compare, profile, train, export, bench, placers, models, devices):
     app.command()(verb)
 app.command("run")(run_verb)
 
@@ -82,4 +84,6 @@ def _complain(message: str) -> None:
 
 def main() -> None:
     """Entry point of the ``placewright`` command."""
+    if not sys.warnoptions:  # libraries warn their developers, not our users; python -W or PYTHONWARNINGS shows all
+        warnings.simplefilter("ignore")
     sys.exit(run())
