@@ -87,7 +87,14 @@ class Constraints:
 
 
 def read_constraints(path: str | Path) -> Constraints:
-    """Read a constraints file; everything wrong in it is an :class:`InputError` that names the place."""
+    """Read a constraints file; everything wrong in it is an :class:`InputError` that names the place.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "rules.toml"
+    >>> _ = file.write_text("max_segments = 4")
+    >>> read_constraints(file).max_segments
+    4
+    """
     return parse_constraints(read_text(path), shown(str(path), 200))
 
 
@@ -103,7 +110,7 @@ def parse_constraints(text: str, where: str) -> Constraints:
     names: list[tuple[str, Rule]] = []
     for action in ("pin", "forbid", "together"):
         for i, entry in enumerate(tables(document, action, where)):
-            rule, wanted = _rule(action, entry, f"{where}: [[{action}]] {i + 1}")  # type: ignore[arg-type]
+            rule, wanted = _rule(action, entry, f"{where}: [[{action}]] {i + 1}")
             rules.append(rule)
             names += [(name, rule) for name in wanted]
     segments = None

@@ -7,13 +7,25 @@ from collections.abc import Iterable
 
 
 class PlacewrightError(Exception):
-    """Base of all errors raised on purpose. The message is one line, meant for people."""
+    """Base of all errors raised on purpose. The message is one line, meant for people.
+
+    >>> issubclass(InputError, PlacewrightError), InputError.exit_code
+    (True, 2)
+    """
 
     exit_code = 1
 
 
 class InputError(PlacewrightError):
-    """The input is wrong: the message names the file or option, the field, and what was expected."""
+    """The input is wrong: the message names the file or option, the field, and what was expected.
+
+    >>> from placewright import load
+    >>> try:
+    ...     load("zoo:incepton-v3")
+    ... except InputError as error:
+    ...     print(error)
+    unknown model 'zoo:incepton-v3'; did you mean 'inception-v3'?
+    """
 
     exit_code = 2
 

@@ -41,6 +41,11 @@ class Placement:
     assignment's, or, without one, the problem's own), ``timeout`` (nothing valid found in the budget). ``priority``
     orders ready ops under ``overlap``, least first. ``stage`` numbers the pipeline stages, ``replicas`` [devices]
     counts the devices that share a stage's work. ``measured`` holds what execution gave, if it was executed.
+
+    >>> from placewright import load, place
+    >>> placement = place(load("zoo:chain?ops=3", cluster="p100x2"), placer="single")
+    >>> placement.status, placement.gap, placement.device_of("softmax_0")
+    ('optimal', 0.0, 'gpu0')
     """
 
     problem: Problem
@@ -169,7 +174,13 @@ def checked_placement(
     extra_faults: tuple[Fault, ...] = (),
     note: str = "",
 ) -> Placement:
-    """Evaluate and check an assignment and attach the best bound known (``bound`` if it beats the cheap ones)."""
+    """Evaluate and check an assignment and attach the best bound known (``bound`` if it beats the cheap ones).
+
+    >>> from placewright import load
+    >>> problem = load("zoo:chain?ops=3", cluster="p100x2")
+    >>> checked_placement(problem, np.array([0, 1, 1]), placer="by hand").is_valid
+    True
+    """
     from placewright.evaluate import evaluate, lower_bound
     from placewright.evaluate.checking import find_faults, stage_order
 
@@ -234,7 +245,16 @@ def no_placement(
 def read_placement(path: str | Path, problem: Problem) -> Placement:
     """Read a placement file or a published split, match it to the problem by names, and check it again.
 
-    The file's objective and execution model are not applied; see :func:`placement_settings`.
+    The file's objective and execution model are not applied; see :func:`placement_settings`, and
+    :func:`placewright.open_placement`, which needs no problem.
+
+    >>> import tempfile
+    >>> from placewright import load, place
+    >>> problem = load("zoo:chain?ops=3", cluster="p100x2")
+    >>> file = tempfile.mkdtemp() + "/placement.json"
+    >>> place(problem, placer="single").save(file)
+    >>> read_placement(file, problem).placer
+    'single'
     """
     from placewright.frontends.split import is_split, match_split
 
@@ -250,7 +270,8 @@ def placement_settings(path: str | Path) -> dict[str, Any]:
     document = read_json(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         return {}
-    origin = document.get("problem") if isinstance(document.get("problem"), dict) else {}
+    origin = document.get("problem")
+    origin = origin if isinstance(origin, dict) else {}
     found = {k: document.get(k) for k in ("objective", "execution")} | {
         k: origin.get(k) for k in ("cluster", "profile")
     }

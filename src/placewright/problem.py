@@ -88,6 +88,11 @@ class Problem:
     to ``pipeline`` only: ``1f1b`` minimises max(FW + BW), ``gpipe`` max FW + max BW; copies are ``added`` to compute
     or ``overlapped`` with it. ``contiguous`` asks ``pipeline`` stages to follow one another (forward ops only). A
     stage may be replicated over up to ``max_replicas`` devices of its kind, taking samples in turn.
+
+    >>> from placewright import load
+    >>> problem = load("zoo:chain?ops=3", cluster="p100x2")
+    >>> problem.n_ops, problem.n_devices, problem.with_options(execution="sequential").execution
+    (3, 3, 'sequential')
     """
 
     graph: OpGraph
@@ -279,6 +284,14 @@ def build_problem(
     Copy times come from the profile's curve of the link's name where there is one, else from the link itself. Ops that
     the profile timed as one kernel must share a device; what a kind does not support cannot run there. Overheads of
     segments are the profile's where it has them.
+
+    >>> from placewright.cluster_file import load_cluster
+    >>> from placewright.graph import build_graph
+    >>> from placewright.profile import modelled_profile
+    >>> graph, _ = build_graph("pair", ["a", "b"], [(0, 4.0, [1])])
+    >>> times = modelled_profile(graph.op_names, ("gpu", "cpu"), np.array([[1e-3, 2e-3], [1e-3, 9e-3]]), source="me")
+    >>> build_problem(graph, load_cluster("p100x2"), times).op_time_s.shape
+    (2, 2)
     """
     profile.check_fits(graph)
     cluster = _with_overheads(cluster, profile)

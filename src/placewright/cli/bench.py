@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -81,8 +82,8 @@ def _show(rows: list[tuple[str, Any]]) -> None:
     from placewright.placers.base import single_device_values
     from placewright.text import shown, time_text
 
-    numbers = (Column(h, justify="right") for h in ("value", "gap", "best device", "seconds"))
-    table = Table("model", "objective", "placer", *numbers)
+    numbers = (Column(h, justify="right", no_wrap=True) for h in ("value", "gap", "gain", "seconds"))
+    table = Table(*(Column(h, no_wrap=True) for h in ("model", "objective", "placer")), *numbers)
     before = ("", "")
     for model, p in rows:
         here = (model, p.problem.objective)
@@ -90,8 +91,11 @@ def _show(rows: list[tuple[str, Any]]) -> None:
             table.add_section()
         unit = p.problem.time_unit
         names = [escape(shown(t)) if here != before else "" for t in here]
-        alone = time_text(min(single_device_values(p.problem).values()), unit)
+        alone = min(single_device_values(p.problem).values())
         gap = percent(p.gap) if p.is_valid else "—"
-        table.add_row(*names, escape(p.placer), time_text(p.value, unit), gap, alone, f"{p.seconds:.2f}")
+        gain = f"{1 - p.value / alone:.0%}" if p.is_valid and 0 < alone < math.inf else "—"
+        table.add_row(*names, escape(p.placer), time_text(p.value, unit), gap, gain, f"{p.seconds:.2f}")
         before = here
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    console.print("gap: to the proven bound; gain: less than on the best single device", highlight=False)

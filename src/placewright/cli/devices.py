@@ -24,8 +24,8 @@ def devices(as_json: o.Json = False, quiet: o.Quiet = False) -> None:
         typer.echo(json.dumps(found))
         return
     if quiet:
-        rows = [(runtime, d["name"]) for runtime, entry in found["runtimes"].items() for d in entry["devices"]]
-        typer.echo("\n".join(["host cpu", *(f"{runtime} {name}" for runtime, name in rows)]))
+        names = [f"{runtime} {d['name']}" for runtime, entry in found["runtimes"].items() for d in entry["devices"]]
+        typer.echo("\n".join(["host cpu", *names]))
         return
     from rich.console import Console
     from rich.markup import escape

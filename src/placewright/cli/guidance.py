@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 
 from placewright.text import shown
 
 
-def next_steps(*steps: tuple[str, list[str | None]]) -> None:
-    """Print steps, each (what for, words after ``placewright``); words that are ``None`` are left out."""
+def next_steps(*steps: tuple[str, Sequence[str]]) -> None:
+    """Print steps, each (what for, words after ``placewright``)."""
     for i, (why, words) in enumerate(steps):
-        command = shown(" ".join(["placewright", *(shlex.quote(w) for w in words if w is not None)]), 400)
+        command = shown(" ".join(["placewright", *(shlex.quote(w) for w in words)]), 400)
         print(f"{'next:' if i == 0 else '     '} {command}   # {why}", file=sys.stderr)

@@ -114,7 +114,7 @@ def _say_next(model: str, output: str | None, cluster: str | None, measured: str
         next_steps(("keep it, to run, show or export it", ["place", model, *on, "-o", "placement.json"]))
         return
     runs = not model.endswith(".json") and measured is None
-    show: tuple[str, list[str | None]] = ("look at it", ["report", output, "-o", "report.html"])
+    show = ("look at it", ["report", output, "-o", "report.html"])
     next_steps(*([("run it for real", ["run", model, output])] if runs else []), show)
 
 

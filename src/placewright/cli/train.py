@@ -73,7 +73,7 @@ def train(
         typer.echo(f"placewright: stopped; --resume goes on from {shown(output, 200)}.checkpoint", err=True)
 
 
-def _on(cluster: str | None) -> list[str | None]:
+def _on(cluster: str | None) -> list[str]:
     return [] if cluster is None else ["--cluster", cluster]
 
 

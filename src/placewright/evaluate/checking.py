@@ -146,9 +146,7 @@ def _bound_faults(
     bound_to = np.unique(allowed[alone].argmax(axis=1)) if len(alone) else np.zeros(0, dtype=np.int64)
     if problem.max_segments is not None and len(bound_to) > problem.max_segments:
         ops = [v for first in alone.tolist() for v in members[first]]
-        text = (
-            f"operators are bound to {len(bound_to)} devices, but at most {problem.max_segments} segments are allowed"
-        )
+        text = f"operators are bound to {len(bound_to)} devices, at most {problem.max_segments} segments are allowed"
         faults.append(Fault("segments", text + _because(problem, ops), limit=problem.max_segments, value=len(bound_to)))
     return tuple(faults)
 

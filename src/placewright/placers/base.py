@@ -28,6 +28,9 @@ class Found(NamedTuple):
 
     ``device_of_op`` is ``None`` if nothing valid was found; ``infeasible`` then may hold the proof that nothing exists.
     ``bound`` is a proven lower bound beyond the cheap ones, if the search has one.
+
+    >>> Found(np.array([0, 1], dtype=np.int32), evaluations=2).note
+    ''
     """
 
     device_of_op: NDArray[np.int32] | None
@@ -45,6 +48,14 @@ class Placer(ABC):
     A subclass sets ``name`` and ``summary`` and writes :meth:`search`; copy ``single.py`` to start a new one, register
     it in ``placers/registry.py`` (or by the entry point ``placewright.placers``), and inherit
     ``placewright.testing.PlacerContract`` in its test.
+
+    >>> from placewright import load
+    >>> class FirstPlacer(Placer):
+    ...     name, summary = "first", "everything on the first device"
+    ...     def search(self, problem, budget, seed):
+    ...         return Found(np.zeros(problem.n_ops, dtype=np.int32))
+    >>> FirstPlacer().place(load("zoo:chain?ops=3", cluster="p100x2")).is_valid
+    True
     """
 
     name: ClassVar[str]
