@@ -158,6 +158,11 @@ class Placement:
     def __repr__(self) -> str:
         return f"Placement({self.status}, value={self.value:.6g}, bound={self.bound:.6g}, placer={self.placer!r})"
 
+    def _repr_html_(self) -> str:
+        from placewright.report.notebook import placement_html
+
+        return placement_html(self)
+
 
 def checked_placement(
     problem: Problem,

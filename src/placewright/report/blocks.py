@@ -60,12 +60,13 @@ def _cut_segments(
     count = len(starts) - 1
     if count <= MOST_CHILDREN:
         for i in range(count):
-            boxes.append(Box("segment", starts[i], starts[i + 1], parent, f"segment {first + i + 1}"))
+            what = _content_label(paths, names, starts[i], starts[i + 1])
+            boxes.append(Box("segment", starts[i], starts[i + 1], parent, f"{first + i + 1} · {what}"))
             _cut_modules(boxes, len(boxes) - 1, paths, names)
         return
     for lo, hi in _packs(0, count):
-        label = f"segments {first + lo + 1} to {first + hi}"
-        boxes.append(Box("segments", starts[lo], starts[hi], parent, label))
+        what = _content_label(paths, names, starts[lo], starts[hi])
+        boxes.append(Box("segments", starts[lo], starts[hi], parent, f"{first + lo + 1}–{first + hi} · {what}"))
         _cut_segments(boxes, len(boxes) - 1, starts[lo : hi + 1], first + lo, paths, names)
 
 
@@ -104,6 +105,12 @@ def _module_cuts(paths: Sequence[str], start: int, end: int) -> list[int] | None
 def _module_label(paths: Sequence[str], start: int, end: int) -> str:
     parts = [p.split(".") for p in paths[start:end]]
     return shown(".".join(parts[0][: shared_start(parts)]), _LABEL)
+
+
+def _content_label(paths: Sequence[str], names: Sequence[str], start: int, end: int) -> str:
+    ends = [paths[i].split(".")[0] or names[i] for i in (start, end - 1)]
+    label = _module_label(paths, start, end) or (ends[0] if ends[0] == ends[1] else " … ".join(ends))
+    return shown(label, _LABEL)
 
 
 def _span_label(names: Sequence[str], start: int, end: int) -> str:

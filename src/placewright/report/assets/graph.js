@@ -2,11 +2,14 @@
 PW.graphView = (holder, p, { onSelect, isChanged, mostAtFirst }) => {
   const canvas = PW.el("canvas", { tabindex: "0", role: "application", "aria-label": `Graph of ${p.label}: segments, modules and operators by device` });
   holder.append(canvas);
-  let open = PW.firstOpen(p, mostAtFirst), plan = null, selected = -1, hovered = -1, nudge = null, fitted = true;
+  let open = new Set([0]), plan = null, selected = -1, hovered = -1, nudge = null, fitted = true;
   const view = { scale: 1, x: 0, y: 0 };
   const redraw = PW.sharpCanvas(canvas, (c, width, height) => { if (plan) paint(c, width, height); });
 
-  const relayout = () => { plan = PW.layout(p, open, Math.max(0.6, canvas.clientWidth / Math.max(1, canvas.clientHeight))); };
+  const relayout = () => {
+    plan = PW.layout(p, open, Math.max(0.6, canvas.clientWidth / Math.max(1, canvas.clientHeight)));
+    plan.crossing = plan.edges.filter((e) => e.crosses).length;
+  };
   const nodeOf = (key) => plan.nodes.findIndex((n) => n.key === key);
 
   const fit = () => {
@@ -154,7 +157,7 @@ PW.graphView = (holder, p, { onSelect, isChanged, mostAtFirst }) => {
     if (s < 0.22) return;
     const device = parts.length === 1 ? p.devices[parts[0].d].name : `${parts.length} devices`;
     const isSegment = p.boxes.kind[n.key].startsWith("segment");
-    write(c, `${PW.nodeLabel(p, n.key)}${isSegment ? " · " + device : ""}`, n.x + 10, n.y + 16, n.w - 20, isSegment ? "600 11.5px" : "500 11px", isSegment ? ink : soft);
+    write(c, `${p.boxes.label[n.key]}${isSegment ? " · " + device : ""}`, n.x + 10, n.y + 17, n.w - 20, isSegment ? "600 13px" : "500 12px", isSegment ? ink : soft);
   };
   const leaf = (c, n, s, ink, card, isHovered) => {
     c.fillStyle = card;
@@ -175,32 +178,28 @@ PW.graphView = (holder, p, { onSelect, isChanged, mostAtFirst }) => {
     const device = parts.length === 1 ? p.devices[main.d].name : `${parts.length} devices`;
     if (n.key >= p.nBoxes) {
       const v = n.key - p.nBoxes;
-      write(c, PW.tail(PW.model.names[v]), n.x + 9, n.y + 13, n.w - 14, "600 10.5px", ink);
-      write(c, `${device} · ${PW.model.type(v) || "op"}`, n.x + 9, n.y + 25, n.w - 14, "10px", ink, 0.75);
+      write(c, PW.tail(PW.model.names[v]), n.x + 10, n.y + 15, n.w - 16, "600 12px", ink);
+      write(c, `${device} · ${PW.model.type(v) || "op"}`, n.x + 10, n.y + 29, n.w - 16, "11px", ink, 0.75);
     } else {
       const count = p.boxes.end[n.key] - p.boxes.start[n.key];
       const isSegment = p.boxes.kind[n.key].startsWith("segment");
-      write(c, isSegment ? PW.nodeLabel(p, n.key) : PW.tail(PW.nodeLabel(p, n.key)), n.x + 9, n.y + n.h / 2 - 4, n.w - 14, "600 11.5px", ink);
-      write(c, `${device} · ${PW.many(count, "op")} · ${PW.time(PW.nodeTime(p, n.key), 3)}`, n.x + 9, n.y + n.h / 2 + 10, n.w - 14, "10px", ink, 0.75);
+      write(c, isSegment ? p.boxes.label[n.key] : PW.tail(PW.nodeLabel(p, n.key)), n.x + 10, n.y + n.h / 2 - 3, n.w - 16, "600 13px", ink);
+      write(c, `${device} · ${PW.many(count, "op")} · ${PW.time(PW.nodeTime(p, n.key), 3)}`, n.x + 10, n.y + n.h / 2 + 13, n.w - 16, "11px", ink, 0.75);
     }
   };
   const mark = (c, n, ink) => {
     const [a, b] = PW.nodeSpan(p, n.key);
     let changed = 0;
-    for (let i = a; i < b && !changed; i += 1) if (isChanged(p.order[i])) changed = 1;
+    for (let i = a; i < b; i += 1) if (isChanged(p.order[i])) changed += 1;
     if (!changed) return;
     c.fillStyle = ink;
-    c.beginPath();
-    c.arc(n.x + n.w - 1, n.y + 1, Math.max(4.5, 3.2 / view.scale), 0, 7);
-    c.fill();
+    c.fillRect(n.x, n.y + n.h - 4, Math.max(4, (n.w * changed) / (b - a)), 4);
   };
   const write = (c, text, x, y, width, font, colour, alpha = 1) => {
     c.font = `${font} system-ui, sans-serif`;
     c.fillStyle = colour;
     c.globalAlpha = alpha;
-    let shown = PW.short(text, 60), limit = Math.floor((shown.length * width) / Math.max(1, c.measureText(shown).width));
-    if (limit < shown.length) shown = PW.short(shown, Math.max(3, limit - 1));
-    c.fillText(shown, x, y);
+    c.fillText(PW.fitText(c, text, width), x, y);
     c.globalAlpha = 1;
   };
   const edge = (c, e, s, near, colour, width, height) => {
@@ -210,9 +209,12 @@ PW.graphView = (holder, p, { onSelect, isChanged, mostAtFirst }) => {
     if (right < 0 || left > width || bottom < 0 || top > height) return;
     const touched = near < 0 || e.a === near || e.b === near || inSelected(e);
     c.strokeStyle = c.fillStyle = colour;
-    c.globalAlpha = (e.crosses ? 0.78 : 0.6) * (touched ? 1 : 0.3);
-    const thick = e.crosses ? 1.3 + Math.min(2.4, Math.log10(1 + e.copied / 1e4)) : 1;
+    const crowd = Math.min(1, 90 / plan.crossing);
+    c.globalAlpha = (e.crosses ? 0.15 + 0.6 * crowd : 0.6) * (touched ? 1 : 0.3);
+    const thick = e.crosses ? 1 + Math.min(2, Math.log10(1 + e.copied / 1e4)) * crowd : 1;
     c.lineWidth = thick * Math.max(1, Math.min(2.4, 0.5 / s)) * (near >= 0 && touched ? 1.4 : 1);
+    const [A, B] = meet(a, b);
+    if (B.row > A.row) { aroundRows(c, e, s, a, b, A, B); return; }
     let x1, y1, x2, y2, turn;
     if (b.x >= a.x + a.w - 1) { [x1, y1, x2, y2, turn] = [a.x + a.w, a.y + a.h / 2, b.x, b.y + b.h / 2, "across"]; }
     else if (b.y >= a.y + a.h - 1) { [x1, y1, x2, y2, turn] = [a.x + a.w / 2, a.y + a.h, b.x + b.w / 2, b.y, "down"]; }
@@ -222,14 +224,37 @@ PW.graphView = (holder, p, { onSelect, isChanged, mostAtFirst }) => {
     if (turn === "across") { const k = Math.max(10, (x2 - x1) / 2); c.bezierCurveTo(x1 + k, y1, x2 - k, y2, x2, y2); }
     else { const k = (turn === "down" ? 1 : -1) * Math.max(12, Math.min(40, Math.abs(y2 - y1) / 2)); c.bezierCurveTo(x1, y1 + k, x2, y2 - k, x2, y2); }
     c.stroke();
-    if (e.crosses || s > 0.5) {
-      const size = (e.crosses ? 5.5 : 4) * Math.max(1, Math.min(2, 0.5 / s));
-      c.beginPath();
-      c.moveTo(x2, y2);
-      if (turn === "across") { c.lineTo(x2 - size, y2 - size * 0.6); c.lineTo(x2 - size, y2 + size * 0.6); }
-      else { const k = turn === "down" ? -size : size; c.lineTo(x2 - size * 0.6, y2 + k); c.lineTo(x2 + size * 0.6, y2 + k); }
-      c.fill();
-    }
+    arrow(c, e, s, x2, y2, turn);
+    c.globalAlpha = 1;
+  };
+  const arrow = (c, e, s, x, y, turn) => {
+    if (!e.crosses && s < 0.5) return;
+    const size = (e.crosses ? 6 : 4) * Math.max(1, Math.min(2, 0.5 / s)), k = turn === "down" ? -size : size;
+    c.beginPath();
+    c.moveTo(x, y);
+    if (turn === "across") { c.lineTo(x - size, y - size * 0.55); c.lineTo(x - size, y + size * 0.55); }
+    else { c.lineTo(x - size * 0.55, y + k); c.lineTo(x + size * 0.55, y + k); }
+    c.fill();
+  };
+  // The boxes around two nodes that stand side by side in one box.
+  const meet = (a, b) => {
+    while (a.depth > b.depth) a = plan.nodes[a.parent];
+    while (b.depth > a.depth) b = plan.nodes[b.parent];
+    while (a.parent !== b.parent) { a = plan.nodes[a.parent]; b = plan.nodes[b.parent]; }
+    return [a, b];
+  };
+  // To a later row: through the gap above it, as the eye goes to the next line of a text.
+  const aroundRows = (c, e, s, a, b, A, B) => {
+    const out = A.x + A.w + PW.GAP_X * 0.42, into = B.x - PW.GAP_X * 0.42, gap = B.rowTop - PW.ROW_GAP / 2, y1 = a.y + a.h / 2, y2 = b.y + b.h / 2;
+    c.beginPath();
+    c.moveTo(a.x + a.w, y1);
+    c.arcTo(out, y1, out, gap, 7);
+    c.arcTo(out, gap, into, gap, 7);
+    c.arcTo(into, gap, into, y2, 7);
+    c.arcTo(into, y2, b.x, y2, 7);
+    c.lineTo(b.x, y2);
+    c.stroke();
+    arrow(c, e, s, b.x, y2, "across");
     c.globalAlpha = 1;
   };
   const inSelected = (e) => {
@@ -319,8 +344,14 @@ PW.graphView = (holder, p, { onSelect, isChanged, mostAtFirst }) => {
 
   const resized = new ResizeObserver(() => { if (!plan || fitted) { relayout(); fit(); } else redraw(); });
   resized.observe(canvas);
-  relayout();
-  fit();
+  // As much open as can be read without zooming.
+  for (const most of [mostAtFirst, 48, 36, 26, 18, 1]) {
+    if (most > mostAtFirst) continue;
+    open = PW.firstOpen(p, most);
+    relayout();
+    fit();
+    if (view.scale >= 0.78) break;
+  }
   return {
     canvas, view, redraw, fit, zoom, select, reveal, deselect: () => { selected = -1; redraw(); }, revealSegment, openMore, closeAll, toggle,
     nodes: () => plan.nodes, selected: () => selected, placement: p,
@@ -330,3 +361,10 @@ PW.graphView = (holder, p, { onSelect, isChanged, mostAtFirst }) => {
 
 // The last part of a long path says most.
 PW.tail = (name) => (name.length <= 22 ? name : name.split(/[./]/).filter(Boolean).slice(-2).join(".") || name);
+
+// As much of a text as fits, its end cut off.
+PW.fitText = (c, text, width) => {
+  const most = text.slice(0, 80), wide = c.measureText(most).width;
+  if (wide <= width && most.length === text.length) return text;
+  return most.slice(0, Math.max(1, Math.floor((most.length * width) / Math.max(1, wide)) - 1)) + "…";
+};

@@ -1,7 +1,10 @@
 // Boxes in boxes: in each box the nodes stand in layers from left to right, layers run on in rows like text.
+PW.GAP_X = 26;
+PW.ROW_GAP = 26;
+
 PW.layout = (p, open, aspect) => {
   const m = PW.model, kid = new Int32Array(m.n);
-  const GAP_X = 22, GAP_Y = 9, ROW_GAP = 22, PAD = 10, HEAD = 24;
+  const GAP_X = PW.GAP_X, GAP_Y = 9, ROW_GAP = PW.ROW_GAP, PAD = 11, HEAD = 26;
 
   const inside = (node, wanted) => {
     const kids = PW.nodeChildren(p, node);
@@ -21,7 +24,7 @@ PW.layout = (p, open, aspect) => {
   };
 
   const opened = (node) => {
-    const body = inside(node, 1.9);
+    const body = inside(node, 3.2);
     return { key: node, w: Math.max(body.w, 110) + 2 * PAD, h: body.h + HEAD + PAD, body, open: true };
   };
 
@@ -29,43 +32,51 @@ PW.layout = (p, open, aspect) => {
     const columns = columnsOf(items, edges);
     const width = (c) => Math.max(...c.map((i) => items[i].w));
     const height = (c) => c.reduce((sum, i) => sum + items[i].h + GAP_Y, -GAP_Y);
-    const area = columns.reduce((sum, c) => sum + (width(c) + GAP_X) * (height(c) + ROW_GAP), 0);
-    const target = Math.max(...columns.map(width), Math.sqrt(area * 1.15 * wanted));
-    let x = 0, y = 0, row = [], rowHeight = 0, fullWidth = 0;
-    const finish = () => {
-      for (const { c, left } of row) {
-        let top = y + (rowHeight - height(c)) / 2;
-        for (const i of c) {
-          items[i].x = left + (width(c) - items[i].w) / 2;
-          items[i].y = top;
+    const widths = columns.map(width), heights = columns.map(height);
+    // Rows as long as makes the whole come closest to the wanted shape.
+    const rowsFor = (target) => {
+      const rows = [];
+      let x = 0, row = null;
+      columns.forEach((_, k) => {
+        if (!row || x + widths[k] > target) { row = { columns: [], w: 0, h: 0 }; rows.push(row); x = 0; }
+        row.columns.push({ k, left: x });
+        x += widths[k] + GAP_X;
+        row.w = x - GAP_X;
+        row.h = Math.max(row.h, heights[k]);
+      });
+      return { rows, w: Math.max(...rows.map((r) => r.w)), h: rows.reduce((sum, r) => sum + r.h + ROW_GAP, -ROW_GAP) };
+    };
+    const total = widths.reduce((sum, w) => sum + w + GAP_X, -GAP_X);
+    let best = null;
+    for (let count = 1; count <= 24 && count <= columns.length; count += 1) {
+      const tried = rowsFor(Math.max(...widths, (total / count) * (count > 1 ? 1.08 : 1) + 1));
+      if (!best || Math.max(tried.w / wanted, tried.h) < Math.max(best.w / wanted, best.h)) best = tried;
+    }
+    let y = 0;
+    best.rows.forEach((row, number) => {
+      for (const { k, left } of row.columns) {
+        let top = y + (row.h - heights[k]) / 2;
+        for (const i of columns[k]) {
+          Object.assign(items[i], { x: left + (widths[k] - items[i].w) / 2, y: top, row: number, rowTop: y });
           top += items[i].h + GAP_Y;
         }
       }
-      fullWidth = Math.max(fullWidth, x - GAP_X);
-      y += rowHeight + ROW_GAP;
-      x = 0; row = []; rowHeight = 0;
-    };
-    for (const c of columns) {
-      if (row.length && x + width(c) > target) finish();
-      row.push({ c, left: x });
-      x += width(c) + GAP_X;
-      rowHeight = Math.max(rowHeight, height(c));
-    }
-    finish();
-    return { w: fullWidth, h: y - ROW_GAP, items };
+      y += row.h + ROW_GAP;
+    });
+    return { w: best.w, h: best.h, items };
   };
 
   const root = inside(0, aspect);
   const nodes = [], nodeAt = new Int32Array(m.n).fill(-1);
-  const place = (body, x, y, depth) => {
+  const place = (body, x, y, depth, parent) => {
     for (const item of body.items) {
-      const node = { key: item.key, x: x + item.x, y: y + item.y, w: item.w, h: item.h, open: Boolean(item.open), depth };
+      const node = { key: item.key, x: x + item.x, y: y + item.y, w: item.w, h: item.h, row: item.row, rowTop: y + item.rowTop, open: Boolean(item.open), depth, parent };
       nodes.push(node);
-      if (item.open) place(item.body, node.x + PAD + (item.w - 2 * PAD - item.body.w) / 2, node.y + HEAD, depth + 1);
+      if (item.open) place(item.body, node.x + PAD + (item.w - 2 * PAD - item.body.w) / 2, node.y + HEAD, depth + 1, nodes.length - 1);
       else nodeAt.fill(nodes.length - 1, ...PW.nodeSpan(p, item.key));
     }
   };
-  place(root, 0, 0, 0);
+  place(root, 0, 0, 0, -1);
   return { nodes, edges: PW.visibleEdges(p, nodeAt, nodes.length), nodeAt, w: root.w, h: root.h };
 
   function columnsOf(items, edges) {
@@ -97,9 +108,9 @@ PW.layout = (p, open, aspect) => {
 };
 
 PW.nodeSize = (p, node) => {
-  if (node >= p.nBoxes) return { w: 118, h: 30 };
+  if (node >= p.nBoxes) return { w: 132, h: 36 };
   const ops = p.boxes.end[node] - p.boxes.start[node];
-  return { w: 138, h: 42 + Math.min(18, Math.round(Math.log2(ops))) };
+  return { w: 152, h: 44 + Math.min(18, Math.round(Math.log2(ops))) };
 };
 
 PW.visibleEdges = (p, nodeAt, count) => {
@@ -123,7 +134,8 @@ PW.visibleEdges = (p, nodeAt, count) => {
 PW.firstOpen = (p, most) => {
   const open = new Set([0]);
   let shown = PW.nodeChildren(p, 0).length;
-  const waiting = PW.nodeChildren(p, 0).filter((k) => k < p.nBoxes);
+  const canOpen = (k) => k < p.nBoxes && p.boxes.kind[k] !== "segments";
+  const waiting = PW.nodeChildren(p, 0).filter(canOpen);
   const size = (k) => p.boxes.end[k] - p.boxes.start[k];
   for (;;) {
     waiting.sort((a, b) => size(b) - size(a));
@@ -132,6 +144,6 @@ PW.firstOpen = (p, most) => {
     const [box] = waiting.splice(at, 1), kids = PW.nodeChildren(p, box);
     open.add(box);
     shown += kids.length - 1;
-    waiting.push(...kids.filter((k) => k < p.nBoxes));
+    waiting.push(...kids.filter(canOpen));
   }
 };

@@ -89,7 +89,7 @@
     const used = new Set(views().flatMap((p) => p.devices.filter((d) => d.ops > 0).map((d) => d.name)));
     const entries = [...used].map((name) => PW.el("li", null, PW.deviceTag(name)));
     if (views().some((p) => p.bytes_moved > 0)) entries.push(PW.el("li", null, PW.el("span", { class: "line", "aria-hidden": "true" }), "copy between devices"));
-    if (shown.length > 1) entries.push(PW.el("li", null, "● moved"));
+    if (shown.length > 1) entries.push(PW.el("li", null, PW.el("span", { class: "line moved", "aria-hidden": "true" }), "share that moved"));
     PW.byId("legend").replaceChildren(...entries);
   };
   const head = () => {

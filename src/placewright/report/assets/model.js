@@ -99,7 +99,8 @@ PW.nodeTime = (p, node) =>
 
 PW.nodeLabel = (p, node) => {
   if (node >= p.nBoxes) return PW.model.names[node - p.nBoxes];
-  return p.boxes.label[node] || PW.model.name;
+  const kind = p.boxes.kind[node];
+  return (kind.startsWith("segment") ? kind + " " : "") + (p.boxes.label[node] || PW.model.name);
 };
 
 // The boxes around an op, from the whole inwards.

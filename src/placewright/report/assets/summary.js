@@ -22,6 +22,7 @@ PW.showSummary = (shown) => {
     if (before) parts.push(gain(p.value, before.value, `than ${before.label} (${PW.time(before.value, 3)})`));
     else if (alone) parts.push(gain(p.value, alone.alone, `than ${alone.name} alone`));
     else parts.push(PW.el("p", { class: "gain" }, "No single device may hold everything."));
+    if (before && alone) parts.push(PW.el("p", { class: "proof" }, `${PW.percent(1 - p.value / alone.alone)} ${p.value < alone.alone ? "less" : "more"} than ${alone.name} alone (${PW.time(alone.alone, 3)}).`));
     parts.push(proof(p));
     if (measured) parts.push(measuredText(measured));
     return PW.el("div", { class: "card" }, ...parts);
@@ -36,7 +37,7 @@ PW.showSummary = (shown) => {
     if (p.faults.length) return PW.el("p", { class: "proof" }, "This placement breaks rules or limits; see above.");
     if (p.status === "optimal") return PW.el("p", { class: "proof" }, PW.el("b", null, "Proven optimal: "), "no placement is better under this model of execution.");
     if (!p.bound) return PW.el("p", { class: "proof" }, "Nothing is proven about the best possible value.");
-    return PW.el("p", { class: "proof" }, "Proven: no placement is below ", PW.el("b", null, PW.time(p.bound, 3)), ", so this one is within ", PW.el("b", null, PW.percent(p.gap)), " of the best possible.");
+    return PW.el("p", { class: "proof" }, "Proven: no placement is below ", PW.el("b", null, PW.time(p.bound, 3)), ", so this one is ", PW.el("b", null, p.gap < 1 ? `within ${PW.percent(p.gap)}` : `at most ${PW.digits(p.gap + 1, 3)} times`), p.gap < 1 ? " of the best possible." : " the best possible.");
   }
   function measuredText(m) {
     const off = m.predicted ? m.value / m.predicted - 1 : null;
@@ -100,15 +101,19 @@ PW.showMemory = (shown) => {
   for (const p of shown) {
     p.devices.forEach((device, d) => {
       if (device.ops === 0) return;
-      const of = device.limit === null ? "" : ` of ${PW.bytes(device.limit)} (${PW.percent(device.memory / device.limit, device.memory / device.limit < 0.1 ? 1 : 0)})`;
+      const of = device.limit === null ? "" : ` of ${PW.bytes(device.limit)} (${share(device.memory / device.limit)})`;
       charts.push(PW.el("div", { class: "chart" },
-        PW.el("header", null, PW.deviceTag(device.name), shown.length > 1 ? PW.el("span", { class: "soft" }, p.label) : "", PW.el("span", { class: "soft" }, `peak ${PW.bytes(device.memory)}${of}`)),
-        memoryChart(p, p.memory[d], device)));
+        PW.el("header", null, PW.deviceTag(device.name), shown.length > 1 ? PW.el("span", { class: "whose" }, p.label) : "", PW.el("span", { class: "soft" }, `peak ${PW.bytes(device.memory)}${of}`)),
+        device.limit === null ? "" : PW.el("span", { class: "meter", colour: PW.colour(device.name), title: "share of the limit" }, PW.el("i", { width: `${Math.min(100, (100 * device.memory) / device.limit)}%` })),
+        p.memory[d].timed ? memoryChart(p, p.memory[d], device) : ""));
     });
   }
   PW.byId("memory").replaceChildren(...charts);
-  PW.byId("memory-note").textContent = shown[0].memory.some((m) => m.timed) ? "Weights and live activations over time; the dashed line is the limit." : "What is resident all along: this model of execution keeps no time for activations.";
+  PW.byId("memory-note").textContent = shown[0].memory.some((m) => m.timed) ? "Weights and live activations over time. The bar is the share of the limit; a dashed line is the limit itself, where it is near." : "What is resident all along: this model of execution keeps no time for activations.";
 
+  function share(part) {
+    return part < 0.001 ? "below 0.1%" : PW.percent(part, part < 0.1 ? 1 : 0);
+  }
   function memoryChart(p, curve, device) {
     const W = 300, H = 78, end = p.value || 1, peak = Math.max(device.memory, 1), near = device.limit !== null && device.limit < peak * 4;
     const top = (near ? Math.max(device.limit, peak) : peak) * 1.08, x = (t) => (W * Math.min(t, end)) / end, y = (b) => H - (H * b) / top;
@@ -120,7 +125,7 @@ PW.showMemory = (shown) => {
     shape.style.fill = shape.style.stroke = PW.colour(device.name);
     svg.append(PW.svg("line", { class: "axis", x1: 0, x2: W, y1: H, y2: H }), shape);
     if (near) svg.append(PW.svg("line", { class: "limit", x1: 0, x2: W, y1: y(device.limit), y2: y(device.limit) }));
-    svg.append(PW.svg("text", { x: 0, y: H + 12 }, "0"), PW.svg("text", { x: W, y: H + 12, "text-anchor": "end" }, curve.time.length > 1 ? PW.time(end, 3) : "all along"));
+    svg.append(PW.svg("text", { x: 0, y: H + 12 }, "0"), PW.svg("text", { x: W, y: H + 12, "text-anchor": "end" }, PW.time(end, 3)));
     return svg;
   }
 };

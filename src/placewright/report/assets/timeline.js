@@ -45,7 +45,7 @@ PW.timelineView = (holder, p, { onSelect, span, title }) => {
       c.restore();
       c.fillStyle = copies ? soft : ink;
       c.textAlign = "right";
-      c.fillText(fitted(c, label(lane), LEFT - 14), LEFT - 9, y + LANE / 2);
+      c.fillText(PW.fitText(c, label(lane), LEFT - 14), LEFT - 9, y + LANE / 2);
     });
   }
   function bar(c, i, lane, a, w, y, copies, ink, card) {
@@ -58,16 +58,12 @@ PW.timelineView = (holder, p, { onSelect, span, title }) => {
     c.fillRect(a, y + inset, w - gap, LANE - 2 * inset);
     c.globalAlpha = 1;
     if (what !== null && what >= 0 && what === selected) { c.strokeStyle = ink; c.lineWidth = 2; c.strokeRect(a, y + 1, Math.max(2, w - gap), LANE - 2); }
-    if (w > 46 && what !== null && what >= 0) {
+    if (w > 56 && what !== null && what >= 0) {
       c.fillStyle = PW.theme() === "dark" ? "#10141a" : "#ffffff";
       if (PW.theme() === "light" && /e69f00|56b4e9|b8a800/.test(colour)) c.fillStyle = "#1c2230";
       c.textAlign = "left";
-      c.fillText(fitted(c, PW.tail(PW.model.names[what]), w - 10), a + 5, y + LANE / 2);
+      c.fillText(PW.fitText(c, PW.tail(PW.model.names[what]), w - 10), a + 5, y + LANE / 2);
     }
-  }
-  function fitted(c, text, width) {
-    const shown = PW.short(text, 60), wide = c.measureText(shown).width;
-    return wide <= width ? shown : PW.short(shown, Math.max(2, Math.floor((shown.length * width) / wide) - 1));
   }
   function axis(c, x, width, height, soft, line) {
     const rough = (to - from) / Math.max(2, (width - LEFT) / 110), power = 10 ** Math.floor(Math.log10(rough));
