@@ -107,7 +107,8 @@ def point_of(page: Any, index: int) -> tuple[float, float]:
 
 def closed_box(page: Any) -> int:
     return page.evaluate(
-        "(() => { const g = PW.state().graphs[0]; return g.nodes().findIndex(n => !n.open && n.key < g.placement.nBoxes); })()"
+        """(() => { const g = PW.state().graphs[0];
+        return g.nodes().findIndex(n => !n.open && n.key < g.placement.nBoxes); })()"""
     )
 
 
@@ -188,7 +189,9 @@ def test_the_details_are_the_evaluators(show: Open) -> None:
     page = show("one")
     found = page.evaluate(
         """(() => { const p = PW.placements[0], out = [];
-        for (let v = 0; v < PW.model.n; v += 17) out.push([v, PW.model.names[v], p.device[v], p.costOf(v, 0), p.costOf(v, 1), p.valueIfMoved(v, 1 - p.device[v])]);
+        for (let v = 0; v < PW.model.n; v += 17)
+          out.push([v, PW.model.names[v], p.device[v], p.costOf(v, 0), p.costOf(v, 1),
+                    p.valueIfMoved(v, 1 - p.device[v])]);
         return out; })()"""
     )
     placement = place(load("zoo:inception-v3", cluster="flex170"), placer="heft")
@@ -215,7 +218,7 @@ def test_keyboard_walks_opens_and_zooms(show: Open) -> None:
     page.keyboard.press("+")
     assert page.evaluate("PW.state().graphs[0].view.scale") > scale
     page.keyboard.press("0")
-    page.evaluate("(() => { const g = PW.state().graphs[0]; g.select(g.nodes()[%d].key); })()" % closed_box(page))
+    page.evaluate("i => { const g = PW.state().graphs[0]; g.select(g.nodes()[i].key); }", closed_box(page))
     before = node_count(page)
     page.keyboard.press("Enter")
     assert node_count(page) > before
