@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,7 +40,8 @@ class Placement:
     ``status``: ``optimal`` (value meets the proven bound), ``feasible``, ``infeasible`` (broken by ``faults``: this
     assignment's, or, without one, the problem's own), ``timeout`` (nothing valid found in the budget). ``priority``
     orders ready ops under ``overlap``, least first. ``stage`` numbers the pipeline stages, ``replicas`` [devices]
-    counts the devices that share a stage's work. ``measured`` holds what execution gave, if it was executed.
+    counts the devices that share a stage's work. ``measured`` holds what execution gave, if it was executed;
+    ``curve`` how a learned placer got there.
 
     >>> from placewright import load, place
     >>> placement = place(load("zoo:chain?ops=3", cluster="p100x2"), placer="single")
@@ -64,6 +65,7 @@ class Placement:
     replicas: NDArray[np.int32] | None = None
     note: str = ""
     measured: Mapping[str, Any] | None = None
+    curve: Mapping[str, Sequence[float]] | None = None  # of a learned placer: evaluations, best and mean value
 
     @property
     def gap(self) -> float:
@@ -148,6 +150,8 @@ class Placement:
         if self.replicas is not None:
             devices = self.problem.cluster.device_names
             document["replicas"] = dict(zip(devices, self.replicas.tolist(), strict=True))
+        if self.curve is not None:
+            document["curve"] = {name: list(column) for name, column in self.curve.items()}
         if self.priority is not None:
             document["priority"] = dict(zip(names, self.priority.tolist(), strict=True))
         return document
@@ -158,6 +162,11 @@ class Placement:
 
     def __repr__(self) -> str:
         return f"Placement({self.status}, value={self.value:.6g}, bound={self.bound:.6g}, placer={self.placer!r})"
+
+    def _repr_html_(self) -> str:
+        from placewright.report.notebook import placement_html
+
+        return placement_html(self)
 
 
 def checked_placement(
@@ -173,6 +182,7 @@ def checked_placement(
     replicas: NDArray[np.int32] | None = None,
     extra_faults: tuple[Fault, ...] = (),
     note: str = "",
+    curve: Mapping[str, Sequence[float]] | None = None,
 ) -> Placement:
     """Evaluate and check an assignment and attach the best bound known (``bound`` if it beats the cheap ones).
 
@@ -211,6 +221,7 @@ def checked_placement(
         replicas=replicas,
         stage=None if order is None else np.array([order.index(d) for d in device], dtype=np.int32),
         note=note,
+        curve=curve,
     )
 
 

@@ -257,6 +257,11 @@ class Problem:
     def __repr__(self) -> str:
         return f"Problem({self.graph!r}, {self.cluster!r}, {self.objective}, {self.execution})"
 
+    def _repr_html_(self) -> str:
+        from placewright.report.notebook import problem_html
+
+        return problem_html(self)
+
 
 def once_per_problem(function: Callable[[Problem], Result]) -> Callable[[Problem], Result]:
     """Decorator: compute a figure of a problem once and keep it with the problem."""

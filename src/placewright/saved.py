@@ -147,7 +147,18 @@ def _with_history(placement: Placement, document: Mapping[str, Any]) -> Placemen
         evaluations=_number(document, "evaluations", int),
         note=str(document.get("note") or ""),
         measured=measured if isinstance(measured, dict) else None,
+        curve=_read_curve(document),
     )
+
+
+def _read_curve(document: Mapping[str, Any]) -> dict[str, list[float]] | None:
+    curve = document.get("curve")
+    columns = [curve.get(name) for name in ("evaluations", "best", "mean")] if isinstance(curve, dict) else []
+    if not columns or not all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
+        return None
+    if not all(isinstance(x, (int, float)) and math.isfinite(x) for column in columns for x in column):
+        return None
+    return dict(zip(("evaluations", "best", "mean"), columns, strict=True))
 
 
 def _number(document: Mapping[str, Any], name: str, kind: Any) -> Any:

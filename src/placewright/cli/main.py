@@ -14,12 +14,14 @@ from placewright import __version__
 from placewright.cli.bench import bench
 from placewright.cli.compare import compare
 from placewright.cli.devices import devices
+from placewright.cli.diff import diff
 from placewright.cli.evaluate import evaluate
 from placewright.cli.export import export
 from placewright.cli.models import models
 from placewright.cli.place import place
 from placewright.cli.placers import placers
 from placewright.cli.profile import profile
+from placewright.cli.report import report
 from placewright.cli.run import run as run_verb
 from placewright.cli.train import train
 from placewright.errors import PlacewrightError
@@ -32,7 +34,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (place, evaluate, compare, profile, train, export, bench, placers, models, devices):
+for verb in (
+    place,
+    evaluate,
+    compare,
+    diff,
+    report,
+    export,
+    profile,
+    train,
+    bench,
+    placers,
+    models,
+    devices,
+):
     app.command()(verb)
 app.command("run")(run_verb)
 
