@@ -55,7 +55,7 @@ def test_trace_is_well_formed(placement: Placement) -> None:
         return
     document = json.loads(only_file(trace(placement, OUT)), parse_constant=pytest.fail)
     events = document["traceEvents"]
-    assert {e["ph"] for e in events} <= {"M", "X", "s", "t", "f"}
+    assert {e["ph"] for e in events} <= {"M", "X", "s", "t", "f", "C"}
     tracks: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     named = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
     for e in events:
@@ -92,6 +92,17 @@ def test_trace_says_what_the_timeline_says(execution: str) -> None:
         assert len([e for e in events if e["ph"] == "s"]) <= len([s for s in slices if s.what == "copy in"])
         arrows += len([e for e in events if e["ph"] == "s"])
     assert arrows > 0
+
+
+def test_trace_counts_memory() -> None:
+    for seed in range(6):
+        p = random_placement(seed, "overlap")
+        peak: dict[int, float] = defaultdict(float)
+        for e in json.loads(only_file(trace(p, OUT)))["traceEvents"]:
+            if e["ph"] == "C":
+                peak[e["pid"] - 1] = max(peak[e["pid"] - 1], e["args"]["bytes"])
+        assert p.evaluation is not None
+        np.testing.assert_allclose([peak[d] for d in range(p.problem.n_devices)], p.evaluation.memory_bytes)
 
 
 def test_a_pipeline_is_drawn_with_several_samples() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,7 @@ def report(
         list[str] | None,
         typer.Option("--run", metavar="FILE", help="what 'run --json' printed, one per placement, in their order"),
     ] = None,
+    as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Write one HTML page that shows what runs where, when, and what was gained. It needs no network.
@@ -48,7 +50,9 @@ def report(
     placements = [o.open_placed(p, model, cluster, profile, shape, objective, execution) for p in placement]
     page = page_html(report_contents(placements, _labels(placement), runs))
     write_whole(output, page)
-    if not quiet:
+    if as_json:
+        typer.echo(json.dumps({"file": output, "bytes": len(page.encode())}))
+    elif not quiet:
         typer.echo(f"wrote {shown(output, 200)} ({bytes_text(len(page.encode()))}); open it in a browser")
 
 

@@ -1,7 +1,8 @@
 """Trace Event JSON, for Perfetto and chrome://tracing.
 
 A process per device; in it a track for compute and one for the copies with each peer, more where slices would
-overlap. Arrows lead from the op that makes a tensor over its copies to the op that reads it first.
+overlap. Arrows lead from the op that makes a tensor over its copies to the op that reads it first. Where the execution
+model keeps time, a counter shows each device's memory.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 from placewright.errors import InputError
 from placewright.evaluate import Slice, timeline
+from placewright.evaluate.occupancy import occupancy
 from placewright.export.base import Exported, devices_of, whole
 from placewright.placement import Placement
 
@@ -43,7 +45,7 @@ def trace(placement: Placement, output: Path) -> Exported:
     thread_of = _threads(drawn)
     events = _names(placement, thread_of)
     events += [_event(placement, d, thread_of) for d in drawn]
-    events += _arrows(placement, drawn, thread_of)
+    events += _arrows(placement, drawn, thread_of) + _memory(placement)
     problem = placement.problem
     about = {
         "model": whole(problem.graph.name),
@@ -65,7 +67,7 @@ def _drawn(placement: Placement) -> list[_Drawn]:
     problem, device = placement.problem, devices_of(placement)
     names = problem.cluster.device_names
     slices = timeline(problem, device, placement.priority)
-    scale = _NS if problem.time_unit == "s" else _NS_OF_OWN_UNIT
+    scale = _nanoseconds(placement)
     stage_of: dict[int, int] = {}
     samples = 1
     if placement.stage is not None:
@@ -81,6 +83,10 @@ def _drawn(placement: Placement) -> list[_Drawn]:
             start_ns, end_ns = round((begins + s.start_s) * scale), round((begins + s.end_s) * scale)
             drawn.append(_Drawn(s, sample, start_ns, end_ns, (track, 1)))
     return drawn
+
+
+def _nanoseconds(placement: Placement) -> float:
+    return _NS if placement.problem.time_unit == "s" else _NS_OF_OWN_UNIT
 
 
 def _without_overlap(drawn: list[_Drawn]) -> list[_Drawn]:
@@ -164,3 +170,14 @@ def _arrows(
             where = {"pid": c.slice.device + 1, "tid": thread_of[c.slice.device, c.track], "ts": at_ns / 1000}
             events.append({**step, "name": "copy", **where, **({} if i == 0 else {"bp": "e"})})
     return events
+
+
+def _memory(placement: Placement) -> list[dict[str, Any]]:
+    if placement.problem.execution != "overlap":
+        return []
+    scale = _nanoseconds(placement)
+    return [
+        {"ph": "C", "name": "memory", "pid": d + 1, "tid": 0, "ts": round(at_s * scale) / 1000, "args": {"bytes": size}}
+        for d, steps in enumerate(occupancy(placement.problem, devices_of(placement), placement.priority))
+        for at_s, size in zip(steps.time_s.tolist(), steps.size_bytes.tolist(), strict=True)
+    ]
