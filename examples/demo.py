@@ -37,7 +37,8 @@ def main() -> None:
     measured_on = cluster if cores > 1 else "cores:1"
     if cores == 1:
         say("This machine has one core: two are planned for with its measured costs, but nothing can be run on two.")
-    placewright(["profile", given.model, "--cluster", measured_on, "--repeats", passes, "-o", profile])
+    effort = ["--runtime", "openvino", "--repeats", passes]
+    placewright(["profile", given.model, "--cluster", measured_on, *effort, "-o", profile])
     gains: list[str] = []
     for objective in OBJECTIVES:
         placement = f"{given.folder}/{objective}.json"

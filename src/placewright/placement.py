@@ -45,8 +45,8 @@ class Placement:
 
     >>> from placewright import load, place
     >>> placement = place(load("zoo:chain?ops=3", cluster="p100x2"), placer="single")
-    >>> placement.status, placement.gap, placement.device_of("softmax_0")
-    ('optimal', 0.0, 'gpu0')
+    >>> placement.status, placement.device_of("softmax_0"), placement.bound <= placement.value
+    ('optimal', 'cpu0', True)
     """
 
     problem: Problem

@@ -15,6 +15,7 @@ from placewright.cli.guidance import next_steps
 
 if TYPE_CHECKING:
     from placewright.cluster import Cluster
+    from placewright.placement import Placement
 
 
 def run(
@@ -25,8 +26,13 @@ def run(
     objective: o.ObjectiveName = None,
     execution: o.ExecutionName = None,
     runtime: Annotated[
-        str, typer.Option("--runtime", help="openvino, torch or onnxruntime", autocompletion=completer(runtimes))
-    ] = "openvino",
+        str | None,
+        typer.Option(
+            "--runtime",
+            help="openvino, torch or onnxruntime; the profile's if not given",
+            autocompletion=completer(runtimes),
+        ),
+    ] = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="rounds, each running every variant once")] = 10,
     samples: Annotated[int, typer.Option("--samples", min=1, help="length of the stream through a pipeline")] = 30,
     bisect: Annotated[bool, typer.Option("--bisect", help="instead: find the first segment that differs")] = False,
@@ -58,7 +64,7 @@ def run(
 
     placed = o.open_placed(placement, model, cluster, profile, shape, objective, execution)
     problem = placed.problem
-    live = open_live(model, runtime, parse_shapes(shape or []))
+    live = open_live(model, runtime or _likely_runtime(placed, model), parse_shapes(shape or []))
     if bisect:
         _show_bisection(bisect_placement(live, placed, tolerance=tolerance), problem.cluster, as_json)
         return
@@ -81,6 +87,18 @@ def run(
     else:
         _show(result)
         next_steps(("look at it", ["report", placement, "-o", "report.html"]))
+
+
+def _likely_runtime(placed: Placement, model: str) -> str:
+    """The runtime that the placement's costs were measured with, else one that reads the model."""
+    from placewright.profile_file import find_profile
+
+    name = placed.problem.origin.get("profile")
+    profile = find_profile(name, placed.problem.graph) if isinstance(name, str) else None
+    measured = {m.runtime for m in profile.measurements.values()} if profile is not None else set()
+    if len(measured) == 1:
+        return measured.pop()
+    return "torch" if model.endswith(".pt2") else "openvino"
 
 
 def _show_bisection(found: Any, cluster: Cluster, as_json: bool) -> None:
