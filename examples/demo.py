@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -20,6 +21,7 @@ OBJECTIVES = ("latency", "throughput")
 TO_RUN = {"openvino-affinity": "affinity.json", "device-map": "device-map.json", "split-spec": "split-spec.json"}
 TO_LOOK_AT = {"trace": "trace.json", "model-explorer": "explorer.json", "dot": "graph.dot", "csv": "ops.csv"}
 MOST_DEVICES = 4
+HINT = re.compile(r"(next:|     ) placewright ")
 
 
 def main() -> None:
@@ -89,7 +91,12 @@ def placewright(words: list[str], *, keep: bool = False, may_fail: bool = False)
     """Show a command, run it, and return what it printed if that is kept."""
     say(f"\n$ placewright {shlex.join(words)}")
     command = [sys.executable, "-m", "placewright", *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE if keep else None, text=True, check=False)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE if keep else None, stderr=subprocess.PIPE, text=True, check=False
+    )
+    told = [line for line in done.stderr.splitlines() if not HINT.match(line)]  # here the next step comes by itself
+    if told:
+        say("\n".join(told))
     if done.returncode and not may_fail:
         raise SystemExit(done.returncode)
     return done.stdout or ""

@@ -21,20 +21,20 @@ def dot(placement: Placement, output: Path) -> Exported:
     node_of = segments_of(placement) if by_segment else np.arange(problem.n_ops, dtype=np.int32)
     lines = ["digraph placement {", "  rankdir=TB;", '  node [shape=box, style="filled,rounded", fontcolor=white];']
     names, times = problem.cluster.device_names, problem.op_time_s[:, problem.cluster.device_kind]
-    for node in range(int(node_of.max()) + 1):
-        ops = np.flatnonzero(node_of == node)
-        d = int(device[ops[0]])
+    members = np.split(np.argsort(node_of, kind="stable"), np.cumsum(np.bincount(node_of))[:-1])
+    device_of_node = [int(device[ops[0]]) for ops in members]
+    for node, (ops, d) in enumerate(zip(members, device_of_node, strict=True)):
         first = shown(problem.graph.op_names[ops[0]])
         what = f"{len(ops)} ops from {first}" if by_segment else first
         took = time_text(float(times[ops, d].sum()), problem.time_unit)
         label = "\n".join((what, f"{shown(names[d])}, {took}"))
         lines.append(f"  n{node} [label={quoted(label)}, fillcolor={quoted(colour(d))}];")
     for (source, target), size in _edges(placement, node_of).items():
-        crosses = device[np.argmax(node_of == source)] != device[np.argmax(node_of == target)]
+        crosses = device_of_node[source] != device_of_node[target]
         style = f" [penwidth=2, label={quoted(bytes_text(size))}]" if crosses else ""
         lines.append(f"  n{source} -> n{target}{style};")
     text = "\n".join([*lines, "}", ""])
-    note = f"{problem.n_ops} ops are drawn as their {int(node_of.max()) + 1} segments" if by_segment else ""
+    note = f"{problem.n_ops} ops are drawn as their {len(members)} segments" if by_segment else ""
     return Exported({output: text.encode()}, (note,) if note else ())
 
 
