@@ -43,6 +43,13 @@ PW.painter = (p, isChanged) => {
     c.globalAlpha = 1;
   };
   const deviceText = (parts) => (parts.length === 1 ? p.devices[parts[0].d].name : `${parts.length} devices`);
+  // A name without what the box around it says already.
+  const within = (n, name) => {
+    if (n.parent < 0) return name;
+    const around = p.boxes.label[plan.nodes[n.parent].key].replace(/^[\d–]+ · /, "");
+    const rest = name.startsWith(around) ? name.slice(around.length) : "";
+    return around && /^[./]./.test(rest) ? rest.slice(1) : name;
+  };
   const isSegment = (n) => n.key < p.nBoxes && p.boxes.kind[n.key].startsWith("segment");
 
   // Boxes ---------------------------------------------------------------------------------------------------------
@@ -90,7 +97,7 @@ PW.painter = (p, isChanged) => {
     c.stroke();
     c.globalAlpha = 1;
     if (s < 0.22) return;
-    const label = p.boxes.label[n.key];
+    const label = within(n, p.boxes.label[n.key]);
     const title = isSegment(n) ? `${label} · ${deviceText(parts)}` : label;
     const look = isSegment(n) ? ["600 13px", colours.ink] : ["500 12px", colours.soft];
     write(c, title, n.x + 10, n.y + 17, n.w - 20, ...look);
@@ -115,12 +122,12 @@ PW.painter = (p, isChanged) => {
     const x = n.x + 10, width = n.w - 16, middle = n.y + n.h / 2;
     if (n.key >= p.nBoxes) {
       const v = n.key - p.nBoxes;
-      write(c, PW.tail(PW.model.names[v]), x, middle - 3, width, "600 12px", colours.ink);
+      write(c, PW.tail(within(n, PW.model.names[v])), x, middle - 3, width, "600 12px", colours.ink);
       write(c, `${deviceText(parts)} · ${PW.model.type(v) || "op"}`, x, middle + 11, width, "11px", colours.ink, 0.75);
       return;
     }
     const count = PW.many(p.boxes.end[n.key] - p.boxes.start[n.key], "op");
-    const label = isSegment(n) ? p.boxes.label[n.key] : PW.tail(p.boxes.label[n.key]);
+    const label = isSegment(n) ? p.boxes.label[n.key] : PW.tail(within(n, p.boxes.label[n.key]));
     const figures = `${deviceText(parts)} · ${count} · ${PW.time(PW.nodeTime(p, n.key), 3)}`;
     write(c, label, x, middle - 3, width, "600 13px", colours.ink);
     write(c, figures, x, middle + 13, width, "11px", colours.ink, 0.75);
