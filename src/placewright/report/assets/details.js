@@ -40,6 +40,7 @@ PW.moveText = (p, v, d) => {
 PW.whyHere = (p, v) => {
   const here = p.devices[p.device[v]].name;
   if (p.devices.length === 1) return "There is only one device.";
+  if (!p.moveRow.size) return "Other devices were not tried: stages share devices, or the value is not finite.";
   if (!p.moveRow.has(v)) return "Not tried elsewhere: in a graph of this size only the heaviest operators are.";
   let best = null, lowest = Infinity, allowed = 0;
   p.devices.forEach((device, d) => {
