@@ -22,7 +22,7 @@ from placewright.report.contents import report_contents
 from placewright.report.page import page_html
 
 HERE = Path(__file__).resolve().parent
-COLOURS = 64
+COLOURS = 128
 
 
 def reports(folder: Path) -> None:
@@ -90,7 +90,7 @@ _PIXELS = """async text => {
 
 def palette_png(image: NDArray[np.uint8]) -> bytes:
     """A PNG of the ``COLOURS`` commonest colours; every other one becomes the nearest of them."""
-    coarse = (image.astype(np.uint16) + 4) // 8 * 8
+    coarse = (image.astype(np.uint16) + 1) // 3 * 3
     values, inverse, counts = np.unique(
         np.minimum(coarse, 255).reshape(-1, 3), axis=0, return_inverse=True, return_counts=True
     )

@@ -153,12 +153,15 @@ def _with_history(placement: Placement, document: Mapping[str, Any]) -> Placemen
 
 def _read_curve(document: Mapping[str, Any]) -> dict[str, list[float]] | None:
     curve = document.get("curve")
-    columns = [curve.get(name) for name in ("evaluations", "best", "mean")] if isinstance(curve, dict) else []
-    if not columns or not all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
+    if not isinstance(curve, dict):
         return None
-    if not all(isinstance(x, (int, float)) and math.isfinite(x) for column in columns for x in column):
-        return None
-    return dict(zip(("evaluations", "best", "mean"), columns, strict=True))
+    columns: dict[str, list[float]] = {}
+    for name in ("evaluations", "best", "mean"):
+        column = curve.get(name)
+        if not isinstance(column, list) or not all(isinstance(x, (int, float)) and math.isfinite(x) for x in column):
+            return None
+        columns[name] = column
+    return columns if len({len(c) for c in columns.values()}) == 1 else None
 
 
 def _number(document: Mapping[str, Any], name: str, kind: Any) -> Any:

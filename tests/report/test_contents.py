@@ -158,6 +158,15 @@ def test_figures_of_the_page_are_the_placements() -> None:
     json.dumps(contents, allow_nan=False)
 
 
+@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("seed", range(8))
+def test_every_placement_can_be_shown(execution: Execution, seed: int) -> None:
+    p = random_placement(seed, execution)
+    again = json.loads(json.dumps(report_contents([p, p], ["a", "b"]), allow_nan=False))
+    assert len(again["placements"]) == 2
+    assert again["placements"][0]["value"] == (pytest.approx(p.value) if np.isfinite(p.value) else None)
+
+
 def _unpacked(packed: dict[str, list[Any]]) -> list[str]:
     names: list[str] = []
     for keep, rest in zip(packed["keep"], packed["rest"], strict=True):

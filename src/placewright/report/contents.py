@@ -60,7 +60,14 @@ def report_contents(
             {
                 "ops": np.flatnonzero(c.moved).tolist(),
                 "groups": [
-                    {**g._asdict(), "ops": len(g.ops), "from_s": number(g.from_s), "to_s": number(g.to_s)}
+                    {
+                        "path": g.path,
+                        "ops": len(g.ops),
+                        "from_device": shown(g.from_device, 60),
+                        "to_device": shown(g.to_device, 60),
+                        "from_s": number(g.from_s),
+                        "to_s": number(g.to_s),
+                    }
                     for g in c.groups[:_GROUPS_SHOWN]
                 ],
                 "more_groups": max(0, len(c.groups) - _GROUPS_SHOWN),

@@ -15,13 +15,15 @@ from placewright.text import shown
 _LONGEST = 20_000
 
 
-def shared_start(sequences: Sequence[Sequence[str]]) -> int:
+def shared_start(sequences: Sequence[str] | Sequence[list[str]]) -> int:
     """How many elements all sequences begin with.
 
     >>> shared_start(["conv1", "conv2"]), shared_start([["a", "b"], ["a", "c", "d"]])
     (4, 1)
     """
-    low, high = min(sequences), max(sequences)
+    # What the least and the greatest share, all in between share too.
+    low: Sequence[str] = min(sequences)
+    high: Sequence[str] = max(sequences)
     return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
 
 

@@ -11,16 +11,9 @@ from importlib.resources import files
 from typing import Any
 
 _SCRIPTS = (
-    "base.js",
-    "model.js",
-    "layout.js",
-    "graph.js",
-    "details.js",
-    "timeline.js",
-    "summary.js",
-    "tables.js",
-    "main.js",
-)
+    "base.js", "model.js", "layout.js", "paint.js", "graph.js", "details.js", "timeline.js", "summary.js", "charts.js",
+    "tables.js", "search.js", "main.js",
+)  # fmt: skip
 
 
 def page_html(contents: Mapping[str, Any]) -> str:

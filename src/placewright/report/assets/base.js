@@ -44,7 +44,10 @@ PW.bytes = (value) => {
   if (value === null || value === undefined) return "no limit";
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let unit = 0;
-  while (Math.abs(value) >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
+  while (Math.abs(value) >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
   return (unit === 0 ? String(Math.round(value)) : PW.digits(value, 3)) + " " + units[unit];
 };
 
@@ -56,7 +59,10 @@ PW.percent = (fraction, digits = 1) => {
   return text + "%";
 };
 
-PW.signed = (fraction) => (fraction < 0 ? "−" : "+") + PW.percent(fraction, Math.abs(fraction) < 0.001 && fraction !== 0 ? 3 : 1);
+PW.signed = (fraction) => {
+  const isTiny = Math.abs(fraction) < 0.001 && fraction !== 0;
+  return (fraction < 0 ? "−" : "+") + PW.percent(fraction, isTiny ? 3 : 1);
+};
 
 PW.short = (text, limit) => {
   if (text.length <= limit) return text;
@@ -80,8 +86,9 @@ PW.colour = (deviceName) => {
 
 PW.isStriped = (deviceName) => (PW.deviceNumber.get(deviceName) || 0) >= 8;
 
-PW.chip = (deviceName) =>
-  PW.el("span", { class: "chip" + (PW.isStriped(deviceName) ? " striped" : ""), colour: PW.colour(deviceName), "aria-hidden": "true" });
+PW.chip = (deviceName) => PW.el("span", {
+  class: PW.isStriped(deviceName) ? "chip striped" : "chip", colour: PW.colour(deviceName), "aria-hidden": "true",
+});
 
 PW.deviceTag = (deviceName) => PW.el("span", { class: "device" }, PW.chip(deviceName), PW.el("bdi", null, deviceName));
 
@@ -97,7 +104,8 @@ PW.tip = (x, y, ...children) => {
   tip.style.top = (y + 18 + box.height > innerHeight ? Math.max(6, y - box.height - 12) : y + 18) + "px";
 };
 
-PW.tipRow = (name, value) => PW.el("span", { class: "row" }, PW.el("span", { class: "soft" }, name), PW.el("span", null, value));
+PW.tipRow = (name, value) =>
+  PW.el("span", { class: "row" }, PW.el("span", { class: "soft" }, name), PW.el("span", null, value));
 
 // A canvas as sharp as the screen, drawn at most once per frame.
 PW.sharpCanvas = (canvas, draw) => {
@@ -115,4 +123,22 @@ PW.sharpCanvas = (canvas, draw) => {
     draw(context, width, height);
   };
   return () => { if (!asked) { asked = true; requestAnimationFrame(paint); } };
+};
+
+PW.wheelFactor = (event) => Math.exp(-Math.max(-60, Math.min(60, event.deltaY)) * 0.008);
+
+PW.flops = (value) => {
+  const units = ["flop", "kflop", "Mflop", "Gflop", "Tflop"];
+  let unit = 0;
+  while (value >= 1000 && unit < units.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${PW.digits(value, 3)} ${units[unit]}`;
+};
+
+// Black or white, whichever can be read on a colour.
+PW.inkOn = (colour) => {
+  const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+  return 0.3 * r + 0.59 * g + 0.11 * b > 140 ? "#10141a" : "#ffffff";
 };

@@ -70,10 +70,12 @@ PW.layout = (p, open, aspect) => {
   const nodes = [], nodeAt = new Int32Array(m.n).fill(-1);
   const place = (body, x, y, depth, parent) => {
     for (const item of body.items) {
-      const node = { key: item.key, x: x + item.x, y: y + item.y, w: item.w, h: item.h, row: item.row, rowTop: y + item.rowTop, open: Boolean(item.open), depth, parent };
+      const { key, w, h, row } = item, isOpen = Boolean(item.open), rowTop = y + item.rowTop;
+      const node = { key, w, h, row, depth, parent, rowTop, open: isOpen, x: x + item.x, y: y + item.y };
       nodes.push(node);
-      if (item.open) place(item.body, node.x + PAD + (item.w - 2 * PAD - item.body.w) / 2, node.y + HEAD, depth + 1, nodes.length - 1);
-      else nodeAt.fill(nodes.length - 1, ...PW.nodeSpan(p, item.key));
+      const inset = isOpen ? PAD + (w - 2 * PAD - item.body.w) / 2 : 0;
+      if (isOpen) place(item.body, node.x + inset, node.y + HEAD, depth + 1, nodes.length - 1);
+      else nodeAt.fill(nodes.length - 1, ...PW.nodeSpan(p, key));
     }
   };
   place(root, 0, 0, 0, -1);
@@ -81,7 +83,8 @@ PW.layout = (p, open, aspect) => {
 
   function columnsOf(items, edges) {
     // Items come in topological order, so one pass finds the longest ways.
-    const layer = new Int32Array(items.length), first = new Int32Array(items.length).fill(1e9), entered = new Uint8Array(items.length);
+    const layer = new Int32Array(items.length), entered = new Uint8Array(items.length);
+    const first = new Int32Array(items.length).fill(1e9);
     edges.sort((a, b) => a[0] - b[0]);
     for (const [a, b] of edges) { layer[b] = Math.max(layer[b], layer[a] + 1); entered[b] = 1; }
     for (const [a, b] of edges) first[a] = Math.min(first[a], layer[b]);
@@ -94,7 +97,8 @@ PW.layout = (p, open, aspect) => {
     for (let sweep = 0; sweep < 4; sweep += 1) {
       const near = sweep % 2 ? after : before;
       for (const l of sweep % 2 ? [...layers].reverse() : layers) {
-        const centre = new Map(l.map((i, at) => [i, near[i].length ? near[i].reduce((s, j) => s + rank[j], 0) / near[i].length : (at + 1) / (l.length + 1)]));
+        const middle = (i) => near[i].reduce((sum, j) => sum + rank[j], 0) / near[i].length;
+        const centre = new Map(l.map((i, at) => [i, near[i].length ? middle(i) : (at + 1) / (l.length + 1)]));
         l.sort((a, b) => centre.get(a) - centre.get(b) || a - b);
         l.forEach((i, at) => { rank[i] = (at + 1) / (l.length + 1); });
       }

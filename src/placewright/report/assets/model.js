@@ -10,7 +10,9 @@ PW.unpackModel = (m) => {
   const n = m.names.rest.length, edgeCount = m.reader.length;
   const model = {
     name: m.name, n, names: PW.unpackNames(m.names),
-    type: (v) => m.types.words[m.types.at[v]], path: (v) => m.paths.words[m.paths.at[v]], shape: (v) => m.shapes.words[m.shapes.at[v]],
+    type: (v) => m.types.words[m.types.at[v]],
+    path: (v) => m.paths.words[m.paths.at[v]],
+    shape: (v) => m.shapes.words[m.shapes.at[v]],
     weightBytes: m.weight_bytes, flops: m.flops, tensorBytes: m.tensor_bytes, backward: new Set(m.backward),
     producer: new Int32Array(m.tensor_producer.length),
     from: new Int32Array(edgeCount), to: new Int32Array(edgeCount), tensor: new Int32Array(edgeCount),
@@ -37,7 +39,8 @@ PW.unpackModel = (m) => {
 // Edges run in the order of their producers, so those of op v are outPtr[v] to outPtr[v + 1].
 PW.unpackPlacement = (p, number, costs, model) => {
   const cost = costs[p.cost], nBoxes = p.boxes.start.length, nDevices = p.devices.length;
-  const placement = { ...p, number, nBoxes, children: Array.from({ length: nBoxes }, () => []), position: new Int32Array(model.n) };
+  const placement = { ...p, number, nBoxes, position: new Int32Array(model.n) };
+  placement.children = Array.from({ length: nBoxes }, () => []);
   placement.costOf = (v, d) => cost.op_time[p.devices[d].kind][v];
   placement.kindName = (d) => cost.kinds[p.devices[d].kind];
   placement.timeOf = (v) => placement.costOf(v, p.device[v]) || 0;
@@ -72,8 +75,8 @@ PW.unpackPlacement = (p, number, costs, model) => {
 // A node is a box (its number) or an op (number of boxes + its number). A box of one op is shown as that op.
 PW.nodeChildren = (p, node) => {
   if (node >= p.nBoxes) return [];
-  const inner = p.children[node];
-  if (inner.length) return inner.map((b) => (p.boxes.end[b] - p.boxes.start[b] === 1 ? p.nBoxes + p.order[p.boxes.start[b]] : b));
+  const inner = p.children[node], isSingle = (b) => p.boxes.end[b] - p.boxes.start[b] === 1;
+  if (inner.length) return inner.map((b) => (isSingle(b) ? p.nBoxes + p.order[p.boxes.start[b]] : b));
   const ops = [];
   for (let i = p.boxes.start[node]; i < p.boxes.end[node]; i += 1) ops.push(p.nBoxes + p.order[i]);
   return ops;
