@@ -76,7 +76,30 @@ def test_settings_are_obeyed_by_onnx_runtime(conv_net: Exports, tmp_path: Path) 
     assert len(assigned) > 5
     rule = settings["session_config"]["session.layer_assignment_settings"]
     assert rule == "cuda(=gpu0, =gpu1)"
-    assert "one device for 'gpu0', 'gpu1'" in exported.losses[0]
+    assert exported.losses == (
+        "a session holds a provider once: 'gpu0', 'gpu1' are one device to CUDAExecutionProvider",
+    )
+
+
+def test_settings_of_other_devices(conv_net: Exports, tmp_path: Path) -> None:
+    placement = halves(conv_net.onnx, "laptop-npu")
+    first, second = (placement.problem.cluster.devices[d] for d in (0, 1))
+    export_placement(placement, "ort-settings", tmp_path / "s.json")
+    settings = json.loads((tmp_path / "s.json").read_text())
+    rule = settings["session_config"]["session.layer_assignment_settings"]
+    assert rule == f"{first.kind}(={first.name}); {second.kind}(={second.name})"
+    assert settings["providers"] == ["OpenVINOExecutionProvider", "CPUExecutionProvider"]
+
+
+@pytest.mark.parametrize("name", ["attention_block", "lstm", "branches"])
+def test_other_models(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    model = request.getfixturevalue(name)
+    export_placement(halves(model.onnx, "p100x2"), "onnx", tmp_path / "placed.onnx")
+    onnx.checker.check_model(str(tmp_path / "placed.onnx"), full_check=True)
+    _, got = outputs(tmp_path / "placed.onnx", model.inputs, {}, ["CPUExecutionProvider"])
+    _, wanted = outputs(model.onnx, model.inputs, {}, ["CPUExecutionProvider"])
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_weights_in_other_files_stay_there(conv_net: Exports, tmp_path: Path) -> None:

@@ -97,6 +97,14 @@ def test_a_block_whose_sum_would_mix_devices_is_kept_whole(tower: tuple[Any, Any
     assert any("go with the rest of their module" in loss for loss in exported.losses)
 
 
+def test_devices_that_torch_does_not_know_are_said(tower: tuple[Any, Any, str], tmp_path: Path) -> None:
+    problem = load(tower[2], cluster="laptop-npu")
+    npu = problem.cluster.device_names.index("npu0")
+    placement = checked_placement(problem, np.full(problem.n_ops, npu), placer="test")
+    exported = export_placement(placement, "device-map", tmp_path / "m.json")
+    assert any("torch has no device called 'NPU': 'npu0' is written as cuda:1" in loss for loss in exported.losses)
+
+
 def test_a_sum_in_the_model_itself_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     class Fork(torch.nn.Module):
         def __init__(self) -> None:

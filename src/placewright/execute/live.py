@@ -148,8 +148,8 @@ def _open_onnxruntime(model: str, shapes: Mapping[str, tuple[int, ...]]) -> Live
         "onnxruntime",
         graph,
         inputs,
-        lambda devices, cluster, starts: OrtRun(live, devices, ort_setups(cluster), starts),
-        lambda devices, stage, cluster: staged_ort(live, devices, stage, ort_setups(cluster)),
+        lambda devices, cluster, starts: OrtRun(live, devices, _ort_setups(cluster), starts),
+        lambda devices, stage, cluster: staged_ort(live, devices, stage, _ort_setups(cluster)),
     )
 
 
@@ -176,8 +176,7 @@ def _threads(cluster: Cluster) -> dict[str, int]:
     return _by_device(cluster, lambda kind: kind.threads)
 
 
-def ort_setups(cluster: Cluster) -> dict[str, Any]:
-    """How ONNX Runtime runs each device of the cluster, by name."""
+def _ort_setups(cluster: Cluster) -> dict[str, Any]:
     from placewright.execute.onnxruntime import OrtSetup
 
     providers = {

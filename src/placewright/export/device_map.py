@@ -18,7 +18,7 @@ from placewright.export.base import Exported, devices_of, json_bytes, model_of
 from placewright.placement import Placement
 from placewright.text import shown, shown_list, time_text
 
-_TORCH = ("cpu", "cuda", "xpu", "mps", "hpu", "npu")
+_TORCH = ("cpu", "cuda", "xpu", "mps")
 
 
 def device_map(placement: Placement, output: Path) -> Exported:
@@ -149,5 +149,9 @@ def _losses(placement: Placement, chosen: dict[str, int], torch_names: list[str]
         losses.append(
             f"Accelerate sees one device '{min(same)}' where the placement has {torch_names.count(min(same))}"
         )
+    for name, d in {torch_names[int(d)]: problem.cluster.devices[int(d)] for d in np.unique(device)}.items():
+        given = problem.cluster.kind_of(d).runtime_device
+        if given and given.partition(":")[0].lower() not in _TORCH:
+            losses.append(f"torch has no device called '{shown(given)}': '{shown(d.name)}' is written as {name}")
     losses.append("Accelerate runs one device at a time, so nothing overlaps")
     return losses
