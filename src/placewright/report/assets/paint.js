@@ -105,6 +105,11 @@ PW.painter = (p, isChanged) => {
   const leaf = (c, n, isHovered) => {
     const parts = PW.nodeDevices(p, n.key), isSmall = s < 0.42;
     const main = parts.reduce((a, b) => (b.part > a.part ? b : a)), colour = PW.colour(p.devices[main.d].name);
+    if (n.w * s < 14) {  // corners and frames cannot be seen, only cost time
+      c.fillStyle = colour;
+      c.fillRect(n.x, n.y, n.w, n.h);
+      return;
+    }
     c.fillStyle = colours.card;
     rounded(c, n, 6);
     c.fill();
