@@ -48,7 +48,8 @@ PW.painter = (p, isChanged) => {
     if (n.parent < 0) return name;
     const around = p.boxes.label[plan.nodes[n.parent].key].replace(/^[\d–]+ · /, "");
     const rest = name.startsWith(around) ? name.slice(around.length) : "";
-    return around && /^[./]./.test(rest) ? rest.slice(1) : name;
+    // A bare number says nothing.
+    return around && /^[./]./.test(rest) && !/^.\d+$/.test(rest) ? rest.slice(1) : name;
   };
   const isSegment = (n) => n.key < p.nBoxes && p.boxes.kind[n.key].startsWith("segment");
 
