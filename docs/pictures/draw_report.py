@@ -30,11 +30,11 @@ def reports(folder: Path) -> None:
     problem = load("zoo:inception-v3", cluster="flex170")
     heft = place(problem, placer="heft")
     better = place(problem, placer="anneal", budget=Budget(10.0, evaluations=60_000))
-    pipeline = place(load("zoo:resnet-50", cluster="p100x4", objective="throughput"), placer="topo")
+    pipeline = place(load("zoo:resnet-50", cluster="p100x4", objective="throughput"), placer="dpl")
     pages = {
         "latency": report_contents([better], ["anneal"]),
         "compare": report_contents([heft, better], ["heft", "anneal"]),
-        "pipeline": report_contents([pipeline], ["topo"]),
+        "pipeline": report_contents([pipeline], ["dpl"]),
     }
     for name, contents in pages.items():
         (folder / f"{name}.html").write_text(page_html(contents))

@@ -46,6 +46,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ),
         "evil": report_contents([evil_placement()], ["<script>window.evil=9</script>"]),
         "invalid": report_contents([_invalid()], ["invalid"]),
+        "links": report_contents([_scattered()], ["scattered"]),
     }
     for name, contents in reports.items():
         (folder / f"{name}.html").write_text(page_html(contents))
@@ -68,6 +69,11 @@ def _invalid() -> Any:
 
     problem = load("zoo:chain?ops=8", cluster="p100x2", rules=(Rule("pin", ".*", "gpu0"),))
     return checked_placement(problem, np.ones(problem.n_ops, dtype=np.int32), placer="hand")
+
+
+def _scattered() -> Any:
+    problem = load("zoo:layered?ops=120", cluster="p100x4")
+    return checked_placement(problem, (np.arange(problem.n_ops) * 7 % 5).astype(np.int32), placer="hand")
 
 
 @pytest.fixture
@@ -280,3 +286,13 @@ def test_names_appear_as_text(show: Open) -> None:
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= 390, "a long name must not make the page wider than the screen"
     assert page.evaluate("window.evil") is None
+
+
+def test_very_many_links_can_all_be_asked_for(show: Open) -> None:
+    page = show("links")
+    button = page.locator("#timelines button")
+    before = page.locator("#timelines canvas").bounding_box()["height"]
+    assert "Show all" in button.inner_text()
+    button.click()
+    assert "busiest" in button.inner_text()
+    assert page.locator("#timelines canvas").bounding_box()["height"] > before

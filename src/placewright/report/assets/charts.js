@@ -66,8 +66,8 @@ PW.showCurves = (shown) => {
     ] : []);
     const label = "best and mean value over evaluations";
     const svg = PW.svg("svg", { viewBox: `0 0 ${W} ${H + 14}`, role: "img", "aria-label": label });
-    svg.append(...level(p.bound, "proven bound", -3), ...(alone ? level(alone.alone, `${alone.name} alone`, 10) : []));
     svg.append(line(c.mean, PW.css("--edge"), 1.2), line(c.best, PW.css("--good"), 2));
+    svg.append(...level(p.bound, "proven bound", -3), ...(alone ? level(alone.alone, `${alone.name} alone`, -3) : []));
     svg.append(PW.svg("text", { x: 0, y: H + 12 }, "green: best, grey: mean"));
     svg.append(PW.svg("text", { x: W, y: H + 12, "text-anchor": "end" }, PW.many(last, "evaluation")));
     return svg;

@@ -48,7 +48,8 @@ PW.painter = (p, isChanged) => {
     if (n.parent < 0) return name;
     const around = p.boxes.label[plan.nodes[n.parent].key].replace(/^[\d–]+ · /, "");
     const rest = name.startsWith(around) ? name.slice(around.length) : "";
-    return around && /^[./]./.test(rest) ? rest.slice(1) : name;
+    // A bare number says nothing.
+    return around && /^[./]./.test(rest) && !/^.\d+$/.test(rest) ? rest.slice(1) : name;
   };
   const isSegment = (n) => n.key < p.nBoxes && p.boxes.kind[n.key].startsWith("segment");
 
@@ -105,6 +106,11 @@ PW.painter = (p, isChanged) => {
   const leaf = (c, n, isHovered) => {
     const parts = PW.nodeDevices(p, n.key), isSmall = s < 0.42;
     const main = parts.reduce((a, b) => (b.part > a.part ? b : a)), colour = PW.colour(p.devices[main.d].name);
+    if (n.w * s < 14) {  // corners and frames cannot be seen, only cost time
+      c.fillStyle = colour;
+      c.fillRect(n.x, n.y, n.w, n.h);
+      return;
+    }
     c.fillStyle = colours.card;
     rounded(c, n, 6);
     c.fill();

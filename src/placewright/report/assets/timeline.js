@@ -1,17 +1,38 @@
 // Who computes and who copies when: a lane per device and per link, on a canvas.
 PW.timelineView = (holder, p, { onSelect, span, title }) => {
-  const LANE = 26, GAP = 4, TOP = 8, BOTTOM = 26, RIGHT = 14, LEFT = holder.clientWidth < 560 ? 84 : 132;
+  const LANE = 26, GAP = 4, TOP = 8, BOTTOM = 26, RIGHT = 14, MOST_LINKS = 10;
+  const LEFT = holder.clientWidth < 560 ? 84 : 132;
   const t = p.timeline, names = p.devices.map((d) => d.name), end = Math.max(span, t.end || 0) || 1;
   const { start, took, byLane } = PW.unpackTimeline(t), overhead = new Set(t.overhead);
   const canvas = PW.el("canvas", {
     tabindex: "0", role: "application", "aria-label": `Timeline of ${p.label}; arrows move, plus and minus zoom`,
   });
-  const area = PW.el("div", null, canvas);
-  area.style.height = TOP + t.lanes.length * (LANE + GAP) + BOTTOM + "px";
+  const area = PW.el("div", null, canvas), links = t.lanes.filter((lane) => lane.what !== "compute").length;
   const box = PW.el("div", { class: "timeline" }, title && PW.el("h3", null, title), area);
   holder.append(box);
-  let from = 0, to = end, selected = -1;
+  let from = 0, to = end, selected = -1, lanes = [];
   const redraw = PW.sharpCanvas(canvas, paint);
+
+  // Of very many links the busiest are shown, until all are asked for.
+  const showLinks = (most) => {
+    const total = byLane.map((slices) => slices.reduce((sum, i) => sum + took[i], 0));
+    const isLink = (l) => t.lanes[l].what !== "compute", all = t.lanes.map((_, l) => l);
+    const busiest = new Set(all.filter(isLink).sort((a, b) => total[b] - total[a]).slice(0, most));
+    lanes = all.filter((l) => !isLink(l) || busiest.has(l));
+    area.style.height = TOP + lanes.length * (LANE + GAP) + BOTTOM + "px";
+    redraw();
+  };
+  if (links > MOST_LINKS) {
+    const texts = [`Show all ${PW.count(links)} links`, `Show the ${MOST_LINKS} busiest links`];
+    const button = PW.el("button", { type: "button" }, texts[0]);
+    button.addEventListener("click", () => {
+      const isAll = button.textContent === texts[0];
+      button.textContent = texts[isAll ? 1 : 0];
+      showLinks(isAll ? links : MOST_LINKS);
+    });
+    box.append(button);
+  }
+  showLinks(MOST_LINKS);
 
   function label({ what, from: a, to: b }) {
     const name = (d) => (d < 0 ? "host" : names[d]);
@@ -28,8 +49,8 @@ PW.timelineView = (holder, p, { onSelect, span, title }) => {
     c.font = "11px system-ui, sans-serif";
     c.textBaseline = "middle";
     axis(c, x, width, height, soft);
-    t.lanes.forEach((lane, l) => {
-      const y = TOP + l * (LANE + GAP);
+    lanes.forEach((l, row) => {
+      const lane = t.lanes[l], y = TOP + row * (LANE + GAP);
       c.save();
       c.beginPath();
       c.rect(LEFT, 0, width - LEFT - RIGHT + 2, height);
@@ -90,7 +111,7 @@ PW.timelineView = (holder, p, { onSelect, span, title }) => {
 
   function hit(event) {
     const at = canvas.getBoundingClientRect(), px = event.clientX - at.left;
-    const lane = byLane[Math.floor((event.clientY - at.top - TOP) / (LANE + GAP))];
+    const lane = byLane[lanes[Math.floor((event.clientY - at.top - TOP) / (LANE + GAP))]];
     if (!lane || px < LEFT) return -1;
     const moment = from + (px - LEFT) * perPixel(), slack = perPixel() * 1.5;
     let best = -1;
