@@ -34,7 +34,7 @@ def main() -> None:
     began = time.monotonic()
     given.folder.mkdir(parents=True, exist_ok=True)
     cores = core_count()
-    passes, budget, rounds, samples = ("3", "1s", "2", "4") if given.quick else ("12", "8s", "6", "20")
+    passes, budget, rounds, samples = ("3", "1s", "2", "4") if given.quick else ("12", "8s", "5", "12")
     profile, cluster = f"{given.folder}/profile.json", f"cores:{min(max(cores, 2), MOST_DEVICES)}"
     measured_on = cluster if cores > 1 else "cores:1"
     if cores == 1:
