@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
@@ -67,10 +68,15 @@ def _top(
     pass
 
 
+@functools.cache  # building all verbs takes as long as a small command
+def _command() -> Any:
+    return get_command(app)
+
+
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     try:
-        code = get_command(app)(arguments, standalone_mode=False, prog_name="placewright")
+        code = _command()(arguments, standalone_mode=False, prog_name="placewright")
         return int(code or 0)
     except typer.Exit as exit_request:
         return int(exit_request.exit_code)
