@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,42 @@ def test_nonsense_is_one_clear_error(tmp_path: Path, change: dict[str, Any], exp
     file.write_text(json.dumps(document))
     with pytest.raises(InputError, match=expected):
         open_placement(file)
+
+
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    10**400,
+    float("nan"),
+    "",
+    "x" * 5000,
+    "\0",
+    [],
+    {},
+    [None],
+    {"": 0},
+    "zoo:",
+    "..",
+    1e308,
+]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_odd_files_never_cause_a_traceback(tmp_path: Path, seed: int) -> None:
+    from placewright.report.contents import report_contents
+
+    rng = np.random.default_rng(seed)
+    _, file = saved(tmp_path, rules=(Rule("forbid", "0$", "cpu"),))
+    document = json.loads(file.read_text())
+    document |= {"measured": {"measured_s": 1.0, "interval_s": [1, 2]}, "curve": {"best": [1.0, 1.0], "mean": [1, 2]}}
+    for _ in range(rng.integers(1, 4)):
+        place_of, key = document, str(rng.choice(list(document)))
+        while isinstance(place_of[key], dict) and place_of[key] and rng.random() < 0.7:
+            place_of = place_of[key]
+            key = str(rng.choice(list(place_of)))
+        place_of[key] = ODD[rng.integers(len(ODD))]
+    file.write_text(json.dumps(document))
+    with contextlib.suppress(InputError):
+        placement = open_placement(file)
+        json.dumps(report_contents([placement], ["odd"]), allow_nan=False)

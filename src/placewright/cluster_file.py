@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -72,7 +73,7 @@ def load_cluster(name_or_path: str) -> Cluster:
         return cores_cluster(name_or_path)
     if name_or_path in preset_names():
         return parse_cluster((_presets() / f"{name_or_path}.toml").read_text(encoding="utf-8"), name_or_path)
-    if not (name_or_path.endswith(".toml") or "/" in name_or_path or Path(name_or_path).exists()):
+    if not (name_or_path.endswith(".toml") or "/" in name_or_path or os.path.exists(name_or_path)):
         known = suggestion(name_or_path, [*preset_names(), "cores:2", "cores:f32+bf16"])
         raise InputError(f"unknown cluster '{shown(name_or_path)}': neither a preset nor a TOML file; {known}")
     return parse_cluster(read_text(name_or_path), shown(name_or_path, limit=200))

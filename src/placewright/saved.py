@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from placewright.budget import OPTIMAL_GAP
 from placewright.constraints import Constraints, Margin
 from placewright.errors import InputError
 from placewright.files import read_json
-from placewright.frontends._fields import Fields
+from placewright.frontends._fields import Fields, finite
 from placewright.frontends.split import is_split, match_split
 from placewright.placement import Placement, checked_placement, match_placement
 from placewright.problem import Problem, Rule
@@ -100,8 +101,8 @@ def _loaded(
 def _found_again(name: Any, folder: Path) -> Any:
     if not isinstance(name, str):
         return None
-    beside = folder / name
-    return str(beside) if not Path(name).exists() and beside.exists() else name
+    beside = os.path.join(folder, name)
+    return beside if not os.path.exists(name) and os.path.exists(beside) else name
 
 
 def _read_shapes(settings: Mapping[str, Any], where: str) -> dict[str, tuple[int, ...]]:
@@ -132,19 +133,18 @@ def _read_margins(settings: Mapping[str, Any], where: str) -> Constraints:
 
 def _with_history(placement: Placement, document: Mapping[str, Any]) -> Placement:
     """Take over what only the maker of the file could know, unless the costs have changed since."""
-    value, bound = document.get("value"), document.get("bound")
-    same = isinstance(value, (int, float)) and math.isclose(value, placement.value, rel_tol=_SAME_VALUE)
-    if not same or not placement.is_valid:
+    value, bound = finite(document.get("value")), finite(document.get("bound"))
+    if value is None or not placement.is_valid or not math.isclose(value, placement.value, rel_tol=_SAME_VALUE):
         return placement
-    proven = max(placement.bound, min(bound, placement.value)) if isinstance(bound, (int, float)) else placement.bound
+    proven = max(placement.bound, min(bound or 0.0, placement.value))
     measured = document.get("measured")
     return replace(
         placement,
         status="optimal" if proven >= placement.value * (1 - OPTIMAL_GAP) else placement.status,
         bound=proven,
-        seed=_number(document, "seed", int),
-        seconds=_number(document, "seconds", float),
-        evaluations=_number(document, "evaluations", int),
+        seed=int(finite(document.get("seed")) or 0),
+        seconds=finite(document.get("seconds")) or 0.0,
+        evaluations=int(finite(document.get("evaluations")) or 0),
         note=str(document.get("note") or ""),
         measured=measured if isinstance(measured, dict) else None,
         curve=_read_curve(document),
@@ -158,13 +158,7 @@ def _read_curve(document: Mapping[str, Any]) -> dict[str, list[float]] | None:
     columns: dict[str, list[float]] = {}
     for name in ("evaluations", "best", "mean"):
         column = curve.get(name)
-        if not isinstance(column, list) or not all(isinstance(x, (int, float)) and math.isfinite(x) for x in column):
+        if not isinstance(column, list) or any(finite(x) is None for x in column):
             return None
         columns[name] = column
     return columns if len({len(c) for c in columns.values()}) == 1 else None
-
-
-def _number(document: Mapping[str, Any], name: str, kind: Any) -> Any:
-    value = document.get(name)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return kind(value) if is_number else kind(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from placewright.errors import InputError
 from placewright.explain import idle_reasons
+from placewright.frontends._fields import finite
 from placewright.placement import Placement
 from placewright.placers.base import single_device_values
 from placewright.problem import Problem
@@ -193,11 +193,10 @@ def _measured(figures: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "value": value,
         "interval": ends if len(ends) == 2 and None not in ends else None,
         "predicted": _positive(figures.get("predicted_s")),
-        "max_rel_error": number(e) if isinstance(e := figures.get("max_rel_error"), (int, float)) else None,
         "single": singles,
     }
 
 
 def _positive(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if is_number and value > 0 else None
+    found = finite(value)
+    return found if found is not None and found > 0 else None
