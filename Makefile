@@ -6,12 +6,8 @@ WITH_PINS := -c constraints.txt
 
 .PHONY: demo test bench check clean
 
-demo: $(VENV)/installed
-	mkdir -p demo
-	$(BIN)/placewright compare zoo:fork-join --cluster laptop-npu --budget 10s
-	$(BIN)/placewright place zoo:fork-join --cluster laptop-npu --budget 10s -o demo/placement.json
-	$(BIN)/placewright evaluate zoo:fork-join demo/placement.json --cluster laptop-npu
-	@echo "The placement is in demo/placement.json"
+demo: $(VENV)/installed-demo
+	$(BIN)/python examples/demo.py
 
 test: $(VENV)/installed-all check
 	$(BIN)/pytest -n 2 -q tests src
@@ -28,14 +24,16 @@ bench: $(VENV)/installed-all
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install -q $(WITH_PINS) -e .
+# torch first, with its version: where the index has a build without CUDA, that is the one it takes.
+$(VENV)/installed-demo: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -q $(WITH_PINS) torch==2.13.0
+	$(BIN)/python -m pip install -q $(WITH_PINS) -e '.[openvino,torch,exact]'
 	touch $@
 
 $(VENV)/installed-all: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q $(WITH_PINS) torch==2.13.0
 	$(BIN)/python -m pip install -q $(WITH_PINS) -e '.[all,dev]'
-	touch $@ $(VENV)/installed
+	touch $@ $(VENV)/installed-demo
 
 clean:
 	rm -rf $(VENV) demo build .mypy_cache .pytest_cache .ruff_cache

@@ -5,6 +5,8 @@
 >>> placement = pw.place(problem, placer="topo")
 >>> placement.is_valid, placement.value >= placement.bound
 (True, True)
+
+Everything that is public is in ``__all__``, and every name there has an example.
 """
 
 from __future__ import annotations
@@ -16,17 +18,21 @@ if TYPE_CHECKING:
     from placewright.api import load, place
     from placewright.budget import Budget
     from placewright.cluster import Cluster, Device, DeviceKind, Link
+    from placewright.constraints import Constraints, parse_constraints, read_constraints
     from placewright.errors import InputError, PlacewrightError
+    from placewright.export.registry import export_placement
     from placewright.graph import OpGraph, build_graph
     from placewright.placement import Placement, checked_placement, read_placement
     from placewright.placers.base import Found, Placer
     from placewright.problem import Problem, Rule, build_problem
     from placewright.profile import Profile
+    from placewright.saved import open_placement
 
 __version__ = "0.1.0"
 __all__ = [
     "Budget",
     "Cluster",
+    "Constraints",
     "Device",
     "DeviceKind",
     "Found",
@@ -42,14 +48,19 @@ __all__ = [
     "build_graph",
     "build_problem",
     "checked_placement",
+    "export_placement",
     "load",
+    "open_placement",
+    "parse_constraints",
     "place",
+    "read_constraints",
     "read_placement",
 ]
 
 _HOME = {
     "Budget": "budget",
     "Cluster": "cluster",
+    "Constraints": "constraints",
     "Device": "cluster",
     "DeviceKind": "cluster",
     "Found": "placers.base",
@@ -65,8 +76,12 @@ _HOME = {
     "build_graph": "graph",
     "build_problem": "problem",
     "checked_placement": "placement",
+    "export_placement": "export.registry",
     "load": "api",
+    "open_placement": "saved",
+    "parse_constraints": "constraints",
     "place": "api",
+    "read_constraints": "constraints",
     "read_placement": "placement",
 }
 
@@ -76,3 +91,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'placewright' has no attribute '{name}'")
     return getattr(import_module(f"placewright.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -9,6 +9,7 @@ from typing import Any
 from placewright.budget import Budget
 from placewright.cluster import Cluster
 from placewright.cluster_file import load_cluster
+from placewright.constraints import Constraints, read_constraints
 from placewright.costs.roofline import roofline_profile
 from placewright.errors import InputError
 from placewright.files import read_json
@@ -36,6 +37,7 @@ def load(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     training: bool = False,
     optimizer: str = "adam",
+    constraints: str | Path | Constraints | None = None,
     **options: Any,
 ) -> Problem:
     """Load a model as a problem.
@@ -45,7 +47,8 @@ def load(
     ``onnx_ir.Model``, ``torch.export.ExportedProgram``, or (torch module, example inputs). ``shapes`` fixes the shapes
     of a model's inputs by name; ``training`` asks for a training step, updates by ``optimizer`` (sgd, momentum, adam)
     included. ``cluster`` is a preset, a TOML file or a :class:`Cluster`; costs are modelled unless a ``profile`` is
-    given. Further ``options`` are fields of :class:`Problem`, such as ``contiguous=False``.
+    given. ``constraints`` is a TOML file or :class:`Constraints`. Further ``options`` are fields of :class:`Problem`,
+    such as ``contiguous=False``.
 
     >>> load("zoo:chain?ops=3", cluster="p100x2", objective="throughput").execution
     'pipeline'
@@ -57,7 +60,10 @@ def load(
         problem = build_problem(graph, chosen, costs or roofline_profile(graph, chosen))
     else:
         problem = _published(str(model), has_cluster=cluster is not None or profile is not None)
-    return problem.for_objective(objective, execution).with_options(**options)
+    origin = _origin(model, cluster, profile, shapes or {}, training, optimizer)
+    problem = problem.for_objective(objective, execution).with_options(origin=origin, **options)
+    wishes = read_constraints(constraints) if isinstance(constraints, (str, Path)) else constraints
+    return problem if wishes is None else wishes.applied(problem)
 
 
 def place(
@@ -86,6 +92,18 @@ def _graph(model: Any, shapes: Mapping[str, tuple[int, ...]], training: bool, op
     if isinstance(model, OpGraph):
         return model
     return zoo_graph(str(model).removeprefix("zoo:")) if is_zoo else None
+
+
+def _origin(
+    model: Any, cluster: Any, profile: Any, shapes: Mapping[str, tuple[int, ...]], training: bool, optimizer: str
+) -> dict[str, Any]:
+    """What can be named again in another process; live objects cannot."""
+    named = {"model": model, "cluster": cluster, "profile": profile}
+    origin: dict[str, Any] = {k: str(v) for k, v in named.items() if isinstance(v, (str, Path))}
+    if "model" in origin and cluster is None and not origin["model"].endswith(".json"):
+        origin["cluster"] = DEFAULT_CLUSTER
+    origin |= {"shapes": {name: list(shape) for name, shape in shapes.items()}} if shapes else {}
+    return origin | ({"training": True, "optimizer": optimizer} if training else {})
 
 
 def _published(path: str, has_cluster: bool) -> Problem:

@@ -37,6 +37,9 @@ class DeviceKind:
     classes or op types. ``runtime_device``, ``threads`` and ``precision`` say how such a device is run for real;
     empty and 0 leave the choice to the runtime. A kind with an
     ``instruction_set`` runs in a worker process that may use no more than these instructions (OpenVINO only).
+
+    >>> DeviceKind("gpu", flops_per_s=9.3e12, memory_bandwidth_bytes_per_s=732e9).is_host
+    False
     """
 
     name: str
@@ -69,6 +72,9 @@ class Device:
     """One device: its name, the name of its kind, and how much its memory holds (infinite = unlimited).
 
     ``half_duplex``: sends and receives share one channel instead of having one each.
+
+    >>> Device("gpu0", "gpu", memory_bytes=16 * 2**30).name
+    'gpu0'
     """
 
     name: str
@@ -83,6 +89,9 @@ class Link:
 
     ``busy`` says which ends can do no other copy meanwhile. ``name`` joins the link with measured copy curves of a
     profile. A bandwidth of ``None`` means that the problem states the copy times itself.
+
+    >>> float(Link("pcie", bandwidth_bytes_per_s=10e9, latency_s=1e-5).copy_s(np.array([1e6]))[0])
+    0.00011
     """
 
     name: str

@@ -39,8 +39,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
-import re
-import tomllib
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -51,14 +50,8 @@ from placewright.errors import InputError, suggestion
 from placewright.files import read_text
 from placewright.op_classes import OP_CLASSES
 from placewright.text import shown
+from placewright.toml_fields import only_known, parse_toml, quantity, tables, whole_number
 
-_SCALE = {
-    "bytes": {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
-              "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
-    "seconds": {"": 1, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
-    "flops": {"": 1, "G": 1e9, "T": 1e12},
-}  # fmt: skip
-_SCALE["bytes/s"] = {("" if u == "" else f"{u}/s"): f for u, f in _SCALE["bytes"].items()}
 _DEVICE_FIELDS = {
     "kind", "count", "memory", "host", "flops", "memory_bandwidth", "op_overhead", "segment_overhead", "half_duplex",
     "efficiency", "supported", "unsupported", "runtime_device", "threads", "precision",
@@ -80,7 +73,7 @@ def load_cluster(name_or_path: str) -> Cluster:
         return cores_cluster(name_or_path)
     if name_or_path in preset_names():
         return parse_cluster((_presets() / f"{name_or_path}.toml").read_text(encoding="utf-8"), name_or_path)
-    if not (name_or_path.endswith(".toml") or "/" in name_or_path or Path(name_or_path).exists()):
+    if not (name_or_path.endswith(".toml") or "/" in name_or_path or os.path.exists(name_or_path)):
         known = suggestion(name_or_path, [*preset_names(), "cores:2", "cores:f32+bf16"])
         raise InputError(f"unknown cluster '{shown(name_or_path)}': neither a preset nor a TOML file; {known}")
     return parse_cluster(read_text(name_or_path), shown(name_or_path, limit=200))
@@ -88,14 +81,11 @@ def load_cluster(name_or_path: str) -> Cluster:
 
 def parse_cluster(text: str, where: str) -> Cluster:
     """Read a cluster from TOML text; ``where`` is its name in messages."""
-    try:
-        document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{where}: not valid TOML: {shown(str(error))}") from error
-    _only(document, {"name", "device", "link"}, where)
+    document = parse_toml(text, where)
+    only_known(document, {"name", "device", "link"}, where)
     kinds: list[DeviceKind] = []
     devices: list[Device] = []
-    for i, entry in enumerate(_tables(document, "device", where)):
+    for i, entry in enumerate(tables(document, "device", where)):
         kind, made = _devices(entry, f"{where}: device[{i}]")
         if kind.name in [k.name for k in kinds]:
             raise InputError(
@@ -106,7 +96,7 @@ def parse_cluster(text: str, where: str) -> Cluster:
     to_host: dict[str, Link] = {}
     from_host: dict[str, Link] = {}
     direct: dict[tuple[str, str], Link] = {}
-    for i, entry in enumerate(_tables(document, "link", where)):
+    for i, entry in enumerate(tables(document, "link", where)):
         _add_links(entry, f"{where}: link[{i}]", [d.name for d in devices], to_host, from_host, direct)
     name = document.get("name", Path(where).stem)
     return Cluster(str(name), tuple(kinds), tuple(devices), to_host, from_host, direct or None)
@@ -116,35 +106,28 @@ def _presets() -> Any:
     return files("placewright.costs") / "presets"
 
 
-def _tables(document: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
-    entries = document.get(name, [])
-    if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
-        raise InputError(f"{where}: '{name}' is not a list of tables, expected [[{name}]]")
-    return entries
-
-
 def _devices(entry: dict[str, Any], where: str) -> tuple[DeviceKind, list[Device]]:
-    _only(entry, _DEVICE_FIELDS, where)
+    only_known(entry, _DEVICE_FIELDS, where)
     name = entry.get("kind")
     if not isinstance(name, str) or not name:
         raise InputError(f"{where}: 'kind' is missing, expected a name such as \"gpu\"")
-    count = _whole(entry, "count", where, 1, 1, _MAX_DEVICES)
+    count = whole_number(entry, "count", where, 1, 1, _MAX_DEVICES)
     kind = DeviceKind(
         name=name,
         is_host=_flag(entry, "host", where),
-        flops_per_s=_quantity(entry, "flops", "flops", where, math.nan),
-        memory_bandwidth_bytes_per_s=_quantity(entry, "memory_bandwidth", "bytes/s", where, math.nan),
-        op_overhead_s=_quantity(entry, "op_overhead", "seconds", where, 0.0),
-        segment_overhead_s=_quantity(entry, "segment_overhead", "seconds", where, 0.0),
+        flops_per_s=quantity(entry, "flops", "flops", where, math.nan),
+        memory_bandwidth_bytes_per_s=quantity(entry, "memory_bandwidth", "bytes/s", where, math.nan),
+        op_overhead_s=quantity(entry, "op_overhead", "seconds", where, 0.0),
+        segment_overhead_s=quantity(entry, "segment_overhead", "seconds", where, 0.0),
         efficiency=_efficiency(entry, where),
         supported=_patterns(entry, "supported", where, ("*",)),
         unsupported=_patterns(entry, "unsupported", where, ()),
         runtime_device=_runtime_device(entry, where),
-        threads=_whole(entry, "threads", where, 0, 0, _MAX_THREADS),
+        threads=whole_number(entry, "threads", where, 0, 0, _MAX_THREADS),
         precision=_precision(entry, where),
         instruction_set=_instruction_set(entry, where),
     )
-    memory = _quantity(entry, "memory", "bytes", where, math.inf)
+    memory = quantity(entry, "memory", "bytes", where, math.inf)
     return kind, equal_devices(name, count, memory, half_duplex=_flag(entry, "half_duplex", where))
 
 
@@ -159,7 +142,7 @@ def _efficiency(entry: dict[str, Any], where: str) -> dict[str, Efficiency]:
             raise InputError(f"{where}: efficiency: unknown op class '{shown(name)}'; {suggestion(name, known)}")
         here = f"{where}: efficiency of '{name}'"
         rates = value if isinstance(value, dict) else {"flops": value}
-        _only(rates, {"flops", "bandwidth"}, here)
+        only_known(rates, {"flops", "bandwidth"}, here)
         found[name] = Efficiency(_fraction(rates, "flops", here), _fraction(rates, "bandwidth", here))
     return found
 
@@ -208,26 +191,17 @@ def _instruction_set(entry: dict[str, Any], where: str) -> InstructionSet:
     return cast(InstructionSet, value)
 
 
-def _whole(entry: dict[str, Any], field: str, where: str, default: int, least: int, most: int) -> int:
-    value = entry.get(field, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InputError(
-            f"{where}: '{field}' is {shown(str(value), 40)}, expected a whole number from {least} to {most}"
-        )
-    return value
-
-
 def _add_links(
     entry: dict[str, Any], where: str, names: list[str], to_host: dict[str, Link], from_host: dict[str, Link],
     direct: dict[tuple[str, str], Link],
 ) -> None:  # fmt: skip
-    _only(entry, _LINK_FIELDS, where)
+    only_known(entry, _LINK_FIELDS, where)
     busy = entry.get("busy", "both")
     if busy not in ("both", "sender", "receiver", "none"):
         raise InputError(f"{where}: 'busy' is '{shown(str(busy), 40)}', expected both, sender, receiver or none")
-    bandwidth = _quantity(entry, "bandwidth", "bytes/s", where, None)
+    bandwidth = quantity(entry, "bandwidth", "bytes/s", where, None)
     link = Link(
-        f"{entry.get('from')} - {entry.get('to')}", bandwidth, _quantity(entry, "latency", "seconds", where, 0.0), busy
+        f"{entry.get('from')} - {entry.get('to')}", bandwidth, quantity(entry, "latency", "seconds", where, 0.0), busy
     )
     if not bandwidth > 0:
         raise InputError(f"{where}: 'bandwidth' is 0, expected more")
@@ -257,32 +231,8 @@ def _matching(entry: dict[str, Any], end: str, where: str, names: list[str]) -> 
     return hits
 
 
-def _quantity(entry: dict[str, Any], field: str, unit: str, where: str, default: Any) -> float:
-    if field not in entry and default is not None:
-        return float(default)
-    value = entry.get(field)
-    match = re.fullmatch(r"\s*([0-9.]+(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*", str(value))
-    try:
-        if match is None or isinstance(value, bool) or match[2] not in _SCALE[unit]:
-            raise ValueError(value)
-        number = float(match[1]) * _SCALE[unit][match[2]]
-        if not math.isfinite(number):
-            raise ValueError(value)
-    except ValueError:
-        example = {"bytes": "16GiB", "bytes/s": "12GB/s", "seconds": "10us", "flops": "9.3e12"}[unit]
-        found = "missing" if value is None else f"'{shown(str(value), 40)}'"
-        raise InputError(f"{where}: '{field}' is {found}, expected {unit}, for example \"{example}\"") from None
-    return number
-
-
 def _flag(entry: dict[str, Any], field: str, where: str) -> bool:
     value = entry.get(field, False)
     if not isinstance(value, bool):
         raise InputError(f"{where}: '{field}' is '{shown(str(value), 40)}', expected true or false")
     return value
-
-
-def _only(entry: dict[str, Any], known: set[str], where: str) -> None:
-    for field in entry:
-        if field not in known:
-            raise InputError(f"{where}: unknown field '{shown(field)}'; {suggestion(field, known)}")

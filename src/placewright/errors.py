@@ -7,13 +7,25 @@ from collections.abc import Iterable
 
 
 class PlacewrightError(Exception):
-    """Base of all errors raised on purpose. The message is one line, meant for people."""
+    """Base of all errors raised on purpose. The message is one line, meant for people.
+
+    >>> issubclass(InputError, PlacewrightError), InputError.exit_code
+    (True, 2)
+    """
 
     exit_code = 1
 
 
 class InputError(PlacewrightError):
-    """The input is wrong: the message names the file or option, the field, and what was expected."""
+    """The input is wrong: the message names the file or option, the field, and what was expected.
+
+    >>> from placewright import load
+    >>> try:
+    ...     load("zoo:incepton-v3")
+    ... except InputError as error:
+    ...     print(error)
+    unknown model 'zoo:incepton-v3'; did you mean 'inception-v3'?
+    """
 
     exit_code = 2
 
@@ -33,10 +45,15 @@ class MissingExtraError(InputError):
         super().__init__(f"this needs the package '{package}': pip install 'placewright[{extra}]'")
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return a ``did you mean`` clause for a misspelt word, or the list of what is known."""
+def suggestion(word: str, known: Iterable[str], shown_at_most: int = 40) -> str:
+    """Return a ``did you mean`` clause for a misspelt word, or the list of what is known.
+
+    >>> suggestion("gpu1", ["gpu0", "cpu0"])
+    "did you mean 'gpu0' or 'cpu0'?"
+    """
     options = sorted(known)
     close = difflib.get_close_matches(word, options, n=3, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(f"'{c}'" for c in close) + "?"
-    return "known: " + ", ".join(options)
+    more = len(options) - shown_at_most
+    return "known: " + ", ".join(options[:shown_at_most]) + (f" and {more} more" if more > 0 else "")

@@ -27,6 +27,10 @@ class OpGraph:
     Ops are numbered in a topological order: every tensor's consumers have larger numbers than its producer.
     A tensor belongs to the op that produces it; an op may produce any number of tensors. A tensor of zero bytes
     is a pure ordering dependency. A tensor without consumers is a result of the model.
+
+    >>> graph, _ = build_graph("pair", ["a", "b"], [(0, 4.0, [1])])
+    >>> graph.n_ops, graph.n_edges, graph.index_of["b"]
+    (2, 1, 1)
     """
 
     name: str

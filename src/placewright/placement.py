@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,7 +40,13 @@ class Placement:
     ``status``: ``optimal`` (value meets the proven bound), ``feasible``, ``infeasible`` (broken by ``faults``: this
     assignment's, or, without one, the problem's own), ``timeout`` (nothing valid found in the budget). ``priority``
     orders ready ops under ``overlap``, least first. ``stage`` numbers the pipeline stages, ``replicas`` [devices]
-    counts the devices that share a stage's work. ``measured`` holds what execution gave, if it was executed.
+    counts the devices that share a stage's work. ``measured`` holds what execution gave, if it was executed;
+    ``curve`` how a learned placer got there.
+
+    >>> from placewright import load, place
+    >>> placement = place(load("zoo:chain?ops=3", cluster="p100x2"), placer="single")
+    >>> placement.status, placement.device_of("softmax_0"), placement.bound <= placement.value
+    ('optimal', 'cpu0', True)
     """
 
     problem: Problem
@@ -59,6 +65,7 @@ class Placement:
     replicas: NDArray[np.int32] | None = None
     note: str = ""
     measured: Mapping[str, Any] | None = None
+    curve: Mapping[str, Sequence[float]] | None = None  # of a learned placer: evaluations, best and mean value
 
     @property
     def gap(self) -> float:
@@ -134,6 +141,7 @@ class Placement:
         """Everything that :meth:`save` writes, as plain data."""
         names = self.problem.graph.op_names
         document = {"format": FORMAT, "versions": _versions(), "model": self.problem.graph.name, **self.summary()}
+        document["problem"] = self.problem.settings()
         if self.device_of_op is not None:
             devices = self.problem.cluster.device_names
             document["assignment"] = {n: devices[d] for n, d in zip(names, self.device_of_op, strict=True)}
@@ -142,6 +150,8 @@ class Placement:
         if self.replicas is not None:
             devices = self.problem.cluster.device_names
             document["replicas"] = dict(zip(devices, self.replicas.tolist(), strict=True))
+        if self.curve is not None:
+            document["curve"] = {name: list(column) for name, column in self.curve.items()}
         if self.priority is not None:
             document["priority"] = dict(zip(names, self.priority.tolist(), strict=True))
         return document
@@ -152,6 +162,11 @@ class Placement:
 
     def __repr__(self) -> str:
         return f"Placement({self.status}, value={self.value:.6g}, bound={self.bound:.6g}, placer={self.placer!r})"
+
+    def _repr_html_(self) -> str:
+        from placewright.report.notebook import placement_html
+
+        return placement_html(self)
 
 
 def checked_placement(
@@ -167,8 +182,15 @@ def checked_placement(
     replicas: NDArray[np.int32] | None = None,
     extra_faults: tuple[Fault, ...] = (),
     note: str = "",
+    curve: Mapping[str, Sequence[float]] | None = None,
 ) -> Placement:
-    """Evaluate and check an assignment and attach the best bound known (``bound`` if it beats the cheap ones)."""
+    """Evaluate and check an assignment and attach the best bound known (``bound`` if it beats the cheap ones).
+
+    >>> from placewright import load
+    >>> problem = load("zoo:chain?ops=3", cluster="p100x2")
+    >>> checked_placement(problem, np.array([0, 1, 1]), placer="by hand").is_valid
+    True
+    """
     from placewright.evaluate import evaluate, lower_bound
     from placewright.evaluate.checking import find_faults, stage_order
 
@@ -199,6 +221,7 @@ def checked_placement(
         replicas=replicas,
         stage=None if order is None else np.array([order.index(d) for d in device], dtype=np.int32),
         note=note,
+        curve=curve,
     )
 
 
@@ -233,7 +256,16 @@ def no_placement(
 def read_placement(path: str | Path, problem: Problem) -> Placement:
     """Read a placement file or a published split, match it to the problem by names, and check it again.
 
-    The file's objective and execution model are not applied; see :func:`placement_settings`.
+    The file's objective and execution model are not applied; see :func:`placement_settings`, and
+    :func:`placewright.open_placement`, which needs no problem.
+
+    >>> import tempfile
+    >>> from placewright import load, place
+    >>> problem = load("zoo:chain?ops=3", cluster="p100x2")
+    >>> file = tempfile.mkdtemp() + "/placement.json"
+    >>> place(problem, placer="single").save(file)
+    >>> read_placement(file, problem).placer
+    'single'
     """
     from placewright.frontends.split import is_split, match_split
 
@@ -245,11 +277,16 @@ def read_placement(path: str | Path, problem: Problem) -> Placement:
 
 
 def placement_settings(path: str | Path) -> dict[str, Any]:
-    """The objective and execution model a placement file was made for; empty for a split."""
+    """Objective, execution model, cluster and profile that a placement file was made for; empty for a split."""
     document = read_json(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         return {}
-    return {k: document[k] for k in ("objective", "execution") if isinstance(document.get(k), str)}
+    origin = document.get("problem")
+    origin = origin if isinstance(origin, dict) else {}
+    found = {k: document.get(k) for k in ("objective", "execution")} | {
+        k: origin.get(k) for k in ("cluster", "profile")
+    }
+    return {k: v for k, v in found.items() if isinstance(v, str)}
 
 
 def match_placement(document: Any, problem: Problem, where: str) -> Placement:

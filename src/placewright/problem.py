@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, wraps
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
@@ -31,14 +31,21 @@ OBJECTIVES: tuple[Objective, ...] = ("latency", "throughput")
 class Rule:
     """A wish of the user: ``pin`` ops to a device or kind, ``forbid`` one to them, or keep them ``together``.
 
-    ``pattern`` is a regular expression searched for in op names; ``target`` a device name or a kind name.
+    ``pattern`` is a regular expression searched for in op names; ``target`` a device name or a kind name; ``source``
+    says how the rule was written where that was not the command line.
+
+    >>> str(Rule("pin", "^embed", "cpu0"))
+    "--pin '^embed=cpu0'"
     """
 
     action: Literal["pin", "forbid", "together"]
     pattern: str
     target: str = ""
+    source: str = field(default="", compare=False)
 
     def __str__(self) -> str:
+        if self.source:
+            return self.source
         text = f"--{self.action} '{shown(self.pattern)}"
         return text + (f"={shown(self.target)}'" if self.target else "'")
 
@@ -81,6 +88,11 @@ class Problem:
     to ``pipeline`` only: ``1f1b`` minimises max(FW + BW), ``gpipe`` max FW + max BW; copies are ``added`` to compute
     or ``overlapped`` with it. ``contiguous`` asks ``pipeline`` stages to follow one another (forward ops only). A
     stage may be replicated over up to ``max_replicas`` devices of its kind, taking samples in turn.
+
+    >>> from placewright import load
+    >>> problem = load("zoo:chain?ops=3", cluster="p100x2")
+    >>> problem.n_ops, problem.n_devices, problem.with_options(execution="sequential").execution
+    (3, 3, 'sequential')
     """
 
     graph: OpGraph
@@ -102,6 +114,9 @@ class Problem:
     rules: tuple[Rule, ...] = ()
     permitted: BoolArray | None = None  # [ops, devices]: what rules left open, once names are gone (after a reduction)
     time_unit: str = "s"
+    origin: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what ``load`` was given by name: model, cluster, profile, …
 
     def __post_init__(self) -> None:
         _check_problem(self)
@@ -195,6 +210,13 @@ class Problem:
             order_target=target,
         )
 
+    def settings(self) -> dict[str, Any]:
+        """How to make this problem again, as plain data; :func:`placewright.open_placement` reads it from a file."""
+        names = ("max_segments", "contiguous", "schedule", "communication", "max_replicas", "track_activations")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        options["rules"] = [asdict(rule) for rule in self.rules]
+        return {**self.origin, "options": options}
+
     def with_options(self, **changes: Any) -> Problem:
         """Return a copy with other options, e.g. ``with_options(execution="sequential")``."""
         return replace(self, **changes)
@@ -219,7 +241,8 @@ class Problem:
             raise InputError(f"{rule}: not a regular expression: {shown(str(error))}") from error
         hits = np.array([pattern.search(name) is not None for name in self.graph.op_names], dtype=np.bool_)
         if not hits.any():
-            raise InputError(f"{rule}: no operator matches; the first is '{shown(self.graph.op_names[0])}'")
+            nearest = suggestion(rule.pattern.strip("^$"), self.graph.op_names[:20_000], shown_at_most=3)
+            raise InputError(f"{rule}: no operator matches; {shown(nearest, 300)}")
         return hits
 
     def _matching_devices(self, rule: Rule) -> BoolArray:
@@ -233,6 +256,11 @@ class Problem:
 
     def __repr__(self) -> str:
         return f"Problem({self.graph!r}, {self.cluster!r}, {self.objective}, {self.execution})"
+
+    def _repr_html_(self) -> str:
+        from placewright.report.notebook import problem_html
+
+        return problem_html(self)
 
 
 def once_per_problem(function: Callable[[Problem], Result]) -> Callable[[Problem], Result]:
@@ -261,6 +289,14 @@ def build_problem(
     Copy times come from the profile's curve of the link's name where there is one, else from the link itself. Ops that
     the profile timed as one kernel must share a device; what a kind does not support cannot run there. Overheads of
     segments are the profile's where it has them.
+
+    >>> from placewright.cluster_file import load_cluster
+    >>> from placewright.graph import build_graph
+    >>> from placewright.profile import modelled_profile
+    >>> graph, _ = build_graph("pair", ["a", "b"], [(0, 4.0, [1])])
+    >>> times = modelled_profile(graph.op_names, ("gpu", "cpu"), np.array([[1e-3, 2e-3], [1e-3, 9e-3]]), source="me")
+    >>> build_problem(graph, load_cluster("p100x2"), times).op_time_s.shape
+    (2, 2)
     """
     profile.check_fits(graph)
     cluster = _with_overheads(cluster, profile)

@@ -94,6 +94,10 @@ class Profile:
     (NaN where there is none). ``groups`` lists ops that the runtime ran as one kernel: the time of a group stands with
     one of its ops, so they must be placed together. ``fingerprint`` names the model; empty means any with these ops.
     ``segment_overhead_s`` replaces what a cluster says of its kinds; ``copies`` include what ``calibration`` added.
+
+    >>> profile = modelled_profile(("a", "b"), ("gpu",), np.array([[1e-3], [2e-3]]), source="by hand")
+    >>> profile.time_s.sum(), profile.is_measured.any()
+    (np.float64(0.003), np.False_)
     """
 
     op_names: tuple[str, ...]

@@ -8,6 +8,9 @@ from typing import Annotated
 import typer
 
 from placewright.cli import options as o
+from placewright.cli.completing import completer
+from placewright.cli.completing import placers as placer_words
+from placewright.cli.guidance import next_steps
 
 
 def compare(
@@ -17,13 +20,17 @@ def compare(
     profile: o.ProfileFile = None,
     objective: o.ObjectiveName = None,
     execution: o.ExecutionName = None,
-    placers: Annotated[str | None, typer.Option("--placers", metavar="A,B,C", help="all if not given")] = None,
+    placers: Annotated[
+        str | None,
+        typer.Option("--placers", metavar="A,B,C", help="all if not given", autocompletion=completer(placer_words)),
+    ] = None,
     budget: o.BudgetText = "30s",
     evaluations: o.Evaluations = None,
     seed: o.Seed = 0,
     pin: o.Pin = None,
     forbid: o.Forbid = None,
     together: o.Together = None,
+    constraints: o.ConstraintsFile = None,
     max_segments: o.MaxSegments = None,
     contiguous: o.Contiguous = True,
     schedule: o.ScheduleName = "1f1b",
@@ -31,6 +38,7 @@ def compare(
     replicas: o.Replicas = 1,
     split: o.SplitFile = None,
     as_json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Run several placers, each with the same budget, and put them side by side.
 
@@ -50,20 +58,29 @@ def compare(
         ]
     chosen = [get_placer(n, **({"split": split} if n == "expert" and split is not None else {})) for n in names]
     problem = o.load_problem(
-        model, cluster, profile, objective, execution, pin, forbid, together, shape,
+        model, cluster, profile, objective, execution, pin, forbid, together, shape, constraints,
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
         max_replicas=replicas,
     )  # fmt: skip
     usable = [p for p in chosen if problem.execution in p.executions or placers is not None]
-    results = [run_placer(p, problem, seconds, evaluations, seed, show_progress=not as_json) for p in usable]
+    results = [run_placer(p, problem, seconds, evaluations, seed, show_progress=not (as_json or quiet)) for p in usable]
     if as_json:
         typer.echo(json.dumps({"model": model, "placers": [r.summary() for r in results]}))
+    elif quiet:
+        for r in sorted(results, key=lambda r: (not r.is_valid, r.value)):
+            typer.echo(f"{r.placer} {r.value:.6g}" if r.is_valid else f"{r.placer} {r.status}")
     else:
         from rich.console import Console
 
         from placewright.cli.tables import print_comparison
 
         print_comparison(results, Console())
+        best = min((r for r in results if r.is_valid), key=lambda r: r.value, default=None)
+        if best is not None:
+            on = ["--cluster", cluster] if cluster is not None else []
+            goal = ["--objective", objective] if objective is not None else []
+            words = ["place", model, *on, *goal, "--placer", best.placer, "-o", "placement.json"]
+            next_steps(("keep the best", words))
     if not any(r.is_valid for r in results):
         proven = next((r for r in results if r.status == "infeasible" and r.device_of_op is None), None)
         if proven is not None:

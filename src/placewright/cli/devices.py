@@ -10,11 +10,22 @@ import typer
 from placewright.cli import options as o
 
 
-def devices(as_json: o.Json = False) -> None:
-    """List the processor, its memory and instruction sets, and the devices that installed runtimes see."""
+def devices(as_json: o.Json = False, quiet: o.Quiet = False) -> None:
+    """List the processor, its memory and instruction sets, and the devices that installed runtimes see.
+
+    Examples:
+
+    placewright devices
+
+    placewright profile zoo:resnet-50 --cluster cores:2 -o profile.json
+    """
     found = _found()
     if as_json:
         typer.echo(json.dumps(found))
+        return
+    if quiet:
+        names = [f"{runtime} {d['name']}" for runtime, entry in found["runtimes"].items() for d in entry["devices"]]
+        typer.echo("\n".join(["host cpu", *names]))
         return
     from rich.console import Console
     from rich.markup import escape

@@ -7,6 +7,7 @@ import json
 import typer
 
 from placewright.cli import options as o
+from placewright.cli.guidance import next_steps
 
 
 def evaluate(
@@ -20,6 +21,7 @@ def evaluate(
     pin: o.Pin = None,
     forbid: o.Forbid = None,
     together: o.Together = None,
+    constraints: o.ConstraintsFile = None,
     max_segments: o.MaxSegments = None,
     contiguous: o.Contiguous = True,
     schedule: o.ScheduleName = "1f1b",
@@ -30,21 +32,23 @@ def evaluate(
 ) -> None:
     """Evaluate a placement or a split: value, bound, gap, load and memory per device, all faults.
 
-    Objective and execution model are the ones the placement was made for, unless given.
+    Objective, execution model, cluster and profile are the ones the placement was made for, unless given.
 
     Examples:
 
-    placewright evaluate zoo:fork-join placement.json --cluster laptop-npu
+    placewright evaluate zoo:fork-join placement.json
 
     placewright evaluate problem.json split.json --objective throughput --json
     """
     from placewright.placement import placement_settings, read_placement
 
+    settings = placement_settings(placement_file)
     if objective is None and execution is None:
-        settings = placement_settings(placement_file)
         objective, execution = settings.get("objective"), settings.get("execution")
+    if cluster is None and profile is None and not model.endswith(".json"):
+        cluster, profile = settings.get("cluster"), settings.get("profile")
     problem = o.load_problem(
-        model, cluster, profile, objective, execution, pin, forbid, together, shape,
+        model, cluster, profile, objective, execution, pin, forbid, together, shape, constraints,
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
         max_replicas=replicas,
     )  # fmt: skip
@@ -60,3 +64,4 @@ def evaluate(
         typer.echo(result_line(placement))
     else:
         print_placement(placement, Console())
+        next_steps(("look at it", ["report", placement_file, "-o", "report.html"]))

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
 from placewright import __version__
+from placewright.cli.bench import bench
 from placewright.cli.compare import compare
 from placewright.cli.devices import devices
+from placewright.cli.diff import diff
 from placewright.cli.evaluate import evaluate
+from placewright.cli.export import export
 from placewright.cli.models import models
 from placewright.cli.place import place
 from placewright.cli.placers import placers
 from placewright.cli.profile import profile
+from placewright.cli.report import report
 from placewright.cli.run import run as run_verb
 from placewright.cli.train import train
 from placewright.errors import PlacewrightError
@@ -24,12 +30,25 @@ from placewright.text import shown
 
 app = typer.Typer(
     name="placewright",
-    help="Decides which operator of a neural network runs on which device.",
+    help="Decides which operator of a neural network runs on which device. Every verb has --help with examples.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (place, evaluate, compare, profile, train, placers, models, devices):
+for verb in (
+    place,
+    evaluate,
+    compare,
+    diff,
+    report,
+    export,
+    profile,
+    train,
+    bench,
+    placers,
+    models,
+    devices,
+):
     app.command()(verb)
 app.command("run")(run_verb)
 
@@ -49,10 +68,15 @@ def _top(
     pass
 
 
+@functools.cache  # building all verbs takes as long as a small command
+def _command() -> Any:
+    return get_command(app)
+
+
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     try:
-        code = get_command(app)(arguments, standalone_mode=False, prog_name="placewright")
+        code = _command()(arguments, standalone_mode=False, prog_name="placewright")
         return int(code or 0)
     except typer.Exit as exit_request:
         return int(exit_request.exit_code)
@@ -81,4 +105,6 @@ def _complain(message: str) -> None:
 
 def main() -> None:
     """Entry point of the ``placewright`` command."""
+    if not sys.warnoptions:  # libraries warn their developers, not our users; python -W or PYTHONWARNINGS shows all
+        warnings.simplefilter("ignore")
     sys.exit(run())

@@ -10,10 +10,20 @@ import typer
 from placewright.cli import options as o
 
 
-def models(as_json: o.Json = False) -> None:
-    """List the models of the zoo with their sizes and options; MODEL is then zoo:NAME or zoo:NAME?option=value&…"""
+def models(as_json: o.Json = False, quiet: o.Quiet = False) -> None:
+    """List the models of the zoo with their sizes and options; MODEL is then zoo:NAME or zoo:NAME?option=value&…
+
+    Examples:
+
+    placewright models
+
+    placewright place 'zoo:bert-base?layers=6&batch=8' --cluster p100x2
+    """
     from placewright.zoo import MODELS
 
+    if quiet:
+        typer.echo("\n".join(f"zoo:{name}" for name in MODELS))
+        return
     rows = [_row(name) for name in MODELS]
     if as_json:
         typer.echo(json.dumps({"models": rows}))

@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from placewright.cli import completing as words
+from placewright.cli.completing import completer
 from placewright.errors import InputError
 from placewright.problem import Problem, Rule
 from placewright.text import shown
 
+if TYPE_CHECKING:
+    from placewright.placement import Placement
+
 Model = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL", help="a model (.xml, .onnx, .pt2), a published problem (.json) or zoo:NAME", show_default=False
+        metavar="MODEL",
+        help="a model (.xml, .onnx, .pt2), a published problem (.json) or zoo:NAME",
+        show_default=False,
+        autocompletion=completer(words.models),
     ),
 ]
 PlacementFile = Annotated[
     str, typer.Argument(metavar="PLACEMENT", help="a placement written by 'place -o', or a split", show_default=False)
 ]
+GivenModel = Annotated[
+    str | None, typer.Option("--model", help="the model, where the placement does not say which, or another copy of it")
+]
 ClusterName = Annotated[
-    str | None, typer.Option("--cluster", help="preset, cores:K or TOML file; not for published problems")
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="preset, cores:K or TOML file; not for published problems",
+        autocompletion=completer(words.clusters),
+    ),
 ]
 ProfileFile = Annotated[str | None, typer.Option("--profile", help="measured costs: a file, or the name of a set")]
-ObjectiveName = Annotated[str | None, typer.Option("--objective", help="latency or throughput")]
-ExecutionName = Annotated[str | None, typer.Option("--execution", help="overlap, sequential, calls or pipeline")]
+ObjectiveName = Annotated[
+    str | None, typer.Option("--objective", help="latency or throughput", autocompletion=completer(words.objectives))
+]
+ExecutionName = Annotated[
+    str | None,
+    typer.Option(
+        "--execution", help="overlap, sequential, calls or pipeline", autocompletion=completer(words.executions)
+    ),
+]
 BudgetText = Annotated[str, typer.Option("--budget", help="time to spend, such as 500ms, 30s, 5m")]
 Evaluations = Annotated[
     int | None, typer.Option("--evaluations", min=1, help="placements to evaluate, where a placer counts them")
@@ -37,6 +60,9 @@ Pin = Annotated[
 Forbid = Annotated[list[str] | None, typer.Option("--forbid", metavar="REGEX=DEVICE", help="keep matching ops off it")]
 Together = Annotated[
     list[str] | None, typer.Option("--together", metavar="REGEX", help="keep matching ops on one device")
+]
+ConstraintsFile = Annotated[
+    str | None, typer.Option("--constraints", metavar="FILE", help="TOML file of pins, forbids, margins and so on")
 ]
 MaxSegments = Annotated[int | None, typer.Option("--max-segments", min=1, help="at most this many segments")]
 Contiguous = Annotated[bool, typer.Option("--contiguous/--no-contiguous", help="pipeline stages follow one another")]
@@ -89,6 +115,7 @@ def load_problem(
     forbid: list[str] | None,
     together: list[str] | None,
     shape: list[str] | None,
+    constraints: str | None = None,
     **options: Any,
 ) -> Problem:
     """Load the model and apply the constraints given on the command line."""
@@ -100,10 +127,31 @@ def load_problem(
     rules = [_rule("pin", text) for text in pin or []] + [_rule("forbid", text) for text in forbid or []]
     rules += [Rule("together", text) for text in together or []]
     shapes = parse_shapes(shape or [])
-    problem = load(model, cluster, objective, execution, profile, shapes, rules=tuple(rules), **options)
+    problem = load(
+        model, cluster, objective, execution, profile, shapes, constraints=constraints, rules=tuple(rules), **options
+    )
     _warn(problem.graph.metadata)
     _ = problem.allowed, problem.group_of_op  # a rule that matches nothing is found here, before any work
     return problem
+
+
+def open_placed(
+    path: str,
+    model: str | None = None,
+    cluster: str | None = None,
+    profile: str | None = None,
+    shape: list[str] | None = None,
+    objective: str | None = None,
+    execution: str | None = None,
+) -> Placement:
+    """Open a placement file with its problem; options that are given go before what the file says."""
+    from placewright.frontends.base import parse_shapes
+    from placewright.saved import open_placement
+
+    shapes = parse_shapes(shape) if shape else None
+    placement = open_placement(path, model, cluster, profile, shapes, objective, execution)
+    _warn(placement.problem.graph.metadata)
+    return placement
 
 
 def _warn(metadata: dict[str, Any]) -> None:

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from placewright.cli import options as o
+from placewright.cli.completing import completer, placers
+from placewright.cli.guidance import next_steps
 
 
 def place(
@@ -18,13 +20,16 @@ def place(
     profile: o.ProfileFile = None,
     objective: o.ObjectiveName = None,
     execution: o.ExecutionName = None,
-    placer: Annotated[str, typer.Option("--placer", help="see 'placewright placers'")] = "auto",
+    placer: Annotated[
+        str, typer.Option("--placer", help="see 'placewright placers'", autocompletion=completer(placers))
+    ] = "auto",
     budget: o.BudgetText = "30s",
     evaluations: o.Evaluations = None,
     seed: o.Seed = 0,
     pin: o.Pin = None,
     forbid: o.Forbid = None,
     together: o.Together = None,
+    constraints: o.ConstraintsFile = None,
     max_segments: o.MaxSegments = None,
     contiguous: o.Contiguous = True,
     schedule: o.ScheduleName = "1f1b",
@@ -65,7 +70,7 @@ def place(
         options["rewards"] = o.measured_rewards(model, measure, kept)
     chosen = get_placer(placer, **options)
     problem = o.load_problem(
-        model, cluster, profile, objective, execution, pin, forbid, together, shape,
+        model, cluster, profile, objective, execution, pin, forbid, together, shape, constraints,
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
         max_replicas=replicas,
     )  # fmt: skip
@@ -82,11 +87,13 @@ def place(
     if as_json:
         typer.echo(json.dumps(placement.summary()))
     elif placement.device_of_op is not None:
-        _show(placement, quiet, output, model)
+        _show(placement, quiet, output)
+        if placement.is_valid and not quiet:
+            _say_next(model, output, cluster, measure)
     raise typer.Exit(_exit_code(placement))
 
 
-def _show(placement: Any, quiet: bool, output: str | None, model: str) -> None:
+def _show(placement: Any, quiet: bool, output: str | None) -> None:
     from rich.console import Console
 
     from placewright.cli.tables import print_placement, result_line
@@ -99,8 +106,16 @@ def _show(placement: Any, quiet: bool, output: str | None, model: str) -> None:
     print_placement(placement, console)
     if output is not None and placement.is_valid:
         console.print(f"wrote {shown(output, 200)}", highlight=False, markup=False)
-    elif placement.is_valid:
-        console.print("add -o placement.json to keep it", highlight=False, style="dim")
+
+
+def _say_next(model: str, output: str | None, cluster: str | None, measured: str | None) -> None:
+    if output is None:
+        on = ["--cluster", cluster] if cluster is not None else []
+        next_steps(("keep it, to run, show or export it", ["place", model, *on, "-o", "placement.json"]))
+        return
+    runs = not model.endswith(".json") and measured is None
+    show = ("look at it", ["report", output, "-o", "report.html"])
+    next_steps(*([("run it for real", ["run", model, output])] if runs else []), show)
 
 
 def _exit_code(placement: Any) -> int:

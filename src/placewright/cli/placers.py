@@ -19,10 +19,20 @@ def _what(placer: type[Placer]) -> str:
     return placer.summary if is_installed(placer) else f"{placer.summary} (needs 'placewright[{placer.extra}]')"
 
 
-def placers(as_json: o.Json = False) -> None:
-    """List the placers, with the execution models each is made for."""
+def placers(as_json: o.Json = False, quiet: o.Quiet = False) -> None:
+    """List the placers, with the execution models each is made for.
+
+    Examples:
+
+    placewright placers
+
+    placewright place zoo:inception-v3 --placer anneal --budget 10s
+    """
     from placewright.placers.registry import get_placer_class, placer_names
 
+    if quiet:
+        typer.echo("\n".join(placer_names()))
+        return
     classes = [get_placer_class(name) for name in placer_names()]
     if as_json:
         rows = [{"name": c.name, "summary": c.summary, "executions": list(c.executions)} for c in classes]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placewright.cli import options as o
+from placewright.cli.guidance import next_steps
 from placewright.errors import InputError
 from placewright.text import shown, time_text
 
@@ -69,6 +70,9 @@ def profile(
         raise InputError("measuring needs one MODEL, --cluster and -o FILE")
     finding = _measured(model[0], cluster, output, runtime, kinds, repeats, shape or [], resume, calibrate, quiet)
     _show([finding.profile], as_json, quiet)
+    if finding.is_complete and not (as_json or quiet):
+        words = ["place", model[0], "--cluster", cluster, "--profile", output, "-o", "placement.json"]
+        next_steps(("place by what was measured", words))
     if not finding.is_complete:
         typer.echo(f"placewright: stopped; {shown(output, 200)} holds what was measured, --resume continues", err=True)
         raise typer.Exit(130)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placewright.cli import options as o
+from placewright.cli.completing import completer, runtimes
+from placewright.cli.guidance import next_steps
 
 if TYPE_CHECKING:
     from placewright.cluster import Cluster
+    from placewright.placement import Placement
 
 
 def run(
@@ -21,7 +25,14 @@ def run(
     profile: o.ProfileFile = None,
     objective: o.ObjectiveName = None,
     execution: o.ExecutionName = None,
-    runtime: Annotated[str, typer.Option("--runtime", help="openvino, torch or onnxruntime")] = "openvino",
+    runtime: Annotated[
+        str | None,
+        typer.Option(
+            "--runtime",
+            help="openvino, torch or onnxruntime; the profile's if not given",
+            autocompletion=completer(runtimes),
+        ),
+    ] = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="rounds, each running every variant once")] = 10,
     samples: Annotated[int, typer.Option("--samples", min=1, help="length of the stream through a pipeline")] = 30,
     bisect: Annotated[bool, typer.Option("--bisect", help="instead: find the first segment that differs")] = False,
@@ -30,38 +41,64 @@ def run(
     ] = 1e-4,
     shape: o.Shape = None,
     as_json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Execute a placement against every single device, in turns, and compare the outputs.
 
+    Cluster, profile and objective are the ones the placement was made for, unless given.
+
     Examples:
 
-    placewright run zoo:inception-v3 placement.json --cluster cores:2 --objective throughput
+    placewright run zoo:inception-v3 placement.json
 
-    placewright run model.onnx placement.json --cluster cores:2 --runtime onnxruntime --json
+    placewright run model.onnx placement.json --runtime onnxruntime --json
 
-    placewright run zoo:resnet-50 placement.json --cluster cores:f32+bf16 --bisect
+    placewright run zoo:resnet-50 placement.json --bisect
     """
     from placewright.budget import Budget
-    from placewright.cli.running import interruptible
+    from placewright.cli.running import interruptible, status_line
     from placewright.execute.bisect import bisect_placement
     from placewright.execute.live import open_live
     from placewright.execute.run import run_placement
     from placewright.frontends.base import parse_shapes
-    from placewright.placement import read_placement
 
-    problem = o.load_problem(model, cluster, profile, objective, execution, None, None, None, shape)
-    placed = read_placement(placement, problem)
-    live = open_live(model, runtime, parse_shapes(shape or []))
+    placed = o.open_placed(placement, model, cluster, profile, shape, objective, execution)
+    problem = placed.problem
+    live = open_live(model, runtime or _likely_runtime(placed, model), parse_shapes(shape or []))
     if bisect:
         _show_bisection(bisect_placement(live, placed, tolerance=tolerance), problem.cluster, as_json)
         return
     budget = Budget(math.inf)
-    with interruptible(budget, "the rounds measured so far"):
-        result = run_placement(live, placed, repeats=repeats, samples=samples, should_stop=budget.expired)
+    rounds = itertools.count(2)
+    with (
+        status_line("compiling, then round 1", not (as_json or quiet)) as say,
+        interruptible(budget, "the rounds measured so far"),
+    ):
+
+        def should_stop() -> bool:
+            say(f"round {next(rounds)} of {repeats}")
+            return budget.expired()
+
+        result = run_placement(live, placed, repeats=repeats, samples=samples, should_stop=should_stop)
     if as_json:
         typer.echo(json.dumps(result.summary(problem.cluster.device_names)))
+    elif quiet:
+        typer.echo(f"{result.measured.median_s:.6g}")
     else:
         _show(result)
+        next_steps(("look at it", ["report", placement, "-o", "report.html"]))
+
+
+def _likely_runtime(placed: Placement, model: str) -> str:
+    """The runtime that the placement's costs were measured with, else one that reads the model."""
+    from placewright.profile_file import find_profile
+
+    name = placed.problem.origin.get("profile")
+    profile = find_profile(name, placed.problem.graph) if isinstance(name, str) else None
+    measured = {m.runtime for m in profile.measurements.values()} if profile is not None else set()
+    if len(measured) == 1:
+        return measured.pop()
+    return "torch" if model.endswith(".pt2") else "openvino"
 
 
 def _show_bisection(found: Any, cluster: Cluster, as_json: bool) -> None:

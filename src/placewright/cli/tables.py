@@ -21,7 +21,7 @@ def result_line(p: Placement) -> str:
     unit = p.problem.time_unit
     text = f"{p.problem.objective} ({p.problem.execution}): {time_text(p.value, unit)}"
     if not p.faults:
-        text += f", proven bound {time_text(p.bound, unit)}, gap {_percent(p.gap)}"
+        text += f", proven bound {time_text(p.bound, unit)}, gap {percent(p.gap)}"
     if p.measured is not None:
         text += f", measured {time_text(p.measured['measured_s'], unit)}"
     return f"{text}  [{p.status}]"
@@ -54,7 +54,7 @@ def print_comparison(placements: list[Placement], console: Console) -> None:
             escape(p.placer),
             p.status if not p.faults else f"{p.status} ({len(p.faults)} faults)",
             time_text(p.value, unit),
-            _percent(p.value / bound - 1 if bound > 0 else math.inf) if p.is_valid else "—",
+            percent(p.value / bound - 1 if bound > 0 else math.inf) if p.is_valid else "—",
             f"{p.seconds:.2f}",
             str(e.segments) if e else "—",
             bytes_text(e.bytes_moved) if e else "—",
@@ -116,5 +116,6 @@ def _right(header: str) -> Column:
     return Column(header, justify="right")
 
 
-def _percent(gap: float) -> str:
+def percent(gap: float) -> str:
+    """A gap in per cent, or that it is unknown."""
     return f"{gap:.2%}" if math.isfinite(gap) else "unknown"

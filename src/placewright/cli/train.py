@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli import options as o
+from placewright.cli.guidance import next_steps
 from placewright.errors import InputError
 from placewright.text import shown, time_text
 
@@ -66,8 +67,14 @@ def train(
     with _progress(model, school, not (quiet or as_json)) as watch, interruptible(limit, "the policy so far"):
         finished = run_training(school, Path(output), limit, resume=resume, watch=watch)
     _show(model, school, output, finished, as_json)
+    if finished and not (as_json or quiet):
+        next_steps(("use it", ["place", model[0], "--placer", placer, "--policy", output, *_on(cluster)]))
     if not finished:
         typer.echo(f"placewright: stopped; --resume goes on from {shown(output, 200)}.checkpoint", err=True)
+
+
+def _on(cluster: str | None) -> list[str]:
+    return [] if cluster is None else ["--cluster", cluster]
 
 
 def _show(models: list[str], school: School, output: str, finished: bool, as_json: bool) -> None:

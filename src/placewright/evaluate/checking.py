@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,11 @@ class Fault:
 
     ``code`` is one of ``unsupported, ruled-out, colocation, memory, contiguity, circular-calls, segments,
     device-count,
-    replicas`` and, for whole problems, ``no-device, too-big, total-memory``. ``limit`` and ``value`` are set
+    replicas`` and, for whole problems, ``no-device, too-big, total-memory, crowded``. ``limit`` and ``value`` are set
     where numbers are compared.
+
+    >>> str(Fault("segments", "the placement has 3 segments, at most 2 are allowed"))
+    'the placement has 3 segments, at most 2 are allowed'
     """
 
     code: str
@@ -81,8 +85,9 @@ def find_faults(
 def prove_infeasible(problem: Problem) -> tuple[Fault, ...]:
     """Return reasons why no valid placement can exist; empty if none of these simple proofs applies.
 
-    The proofs: a group that no device supports as a whole, a group bigger than every memory it may use, and more bytes
-    in all than all memories hold.
+    The proofs: a group that no device supports as a whole, a group bigger than every memory it may use, more bytes
+    in all than all memories hold, more bytes bound to some devices than these hold, and ops bound to more devices than
+    there may be segments.
     """
     allowed, group_bytes, members = _groups(problem)
     limits = np.array([d.memory_bytes for d in problem.cluster.devices])
@@ -97,7 +102,8 @@ def prove_infeasible(problem: Problem) -> tuple[Fault, ...]:
                 Fault(
                     "too-big",
                     f"{_group_text(names)} needs {bytes_text(group_bytes[first])} ({group_bytes[first]:.0f} bytes); "
-                    f"the largest memory it may use is {bytes_text(largest)} ({largest:.0f} bytes)",
+                    f"the largest memory it may use is {bytes_text(largest)} ({largest:.0f} bytes)"
+                    + _because(problem, members[first]),
                     ops=tuple(names),
                     limit=largest,
                     value=float(group_bytes[first]),
@@ -114,7 +120,43 @@ def prove_infeasible(problem: Problem) -> tuple[Fault, ...]:
                 value=total,
             )
         )
+    return tuple(faults) or _bound_faults(problem, allowed, group_bytes, members, limits)
+
+
+def _bound_faults(
+    problem: Problem, allowed: BoolArray, group_bytes: FloatArray, members: dict[int, list[int]], limits: FloatArray
+) -> tuple[Fault, ...]:
+    """What rules and support bind to some devices is too much for them, or binds to too many devices."""
+    firsts = np.array(list(members))
+    faults = []
+    sets = np.unique(allowed[firsts], axis=0)
+    for devices in sets[~sets.all(axis=1)]:
+        inside = firsts[~(allowed[firsts] & ~devices).any(axis=1)]
+        total, room = float(group_bytes[inside].sum()), float(limits[devices].sum())
+        if total > room:
+            ops = [v for first in inside.tolist() for v in members[first]]
+            names = [problem.graph.op_names[v] for v in ops]
+            where = ", ".join(f"'{shown(problem.cluster.devices[d].name)}'" for d in np.flatnonzero(devices))
+            text = (
+                f"{len(ops)} operators may only be on {where} and need {bytes_text(total)} ({total:.0f} bytes) there; "
+                f"it holds {bytes_text(room)} ({room:.0f} bytes)"
+            )
+            faults.append(Fault("crowded", text + _because(problem, ops), tuple(names), limit=room, value=total))
+    alone = firsts[allowed[firsts].sum(axis=1) == 1]
+    bound_to = np.unique(allowed[alone].argmax(axis=1)) if len(alone) else np.zeros(0, dtype=np.int64)
+    if problem.max_segments is not None and len(bound_to) > problem.max_segments:
+        ops = [v for first in alone.tolist() for v in members[first]]
+        text = f"operators are bound to {len(bound_to)} devices, at most {problem.max_segments} segments are allowed"
+        faults.append(Fault("segments", text + _because(problem, ops), limit=problem.max_segments, value=len(bound_to)))
     return tuple(faults)
+
+
+def _because(problem: Problem, ops: list[int]) -> str:
+    """The rules that bind some of these ops, as they were written."""
+    names = [problem.graph.op_names[v] for v in ops]
+    least = {"pin": 1, "forbid": 1, "together": 2}
+    rules = [r for r in problem.rules if sum(1 for n in names if re.search(r.pattern, n)) >= least[r.action]]
+    return f" (rules: {'; '.join(str(r) for r in rules)})" if rules else ""
 
 
 def _groups(problem: Problem) -> tuple[BoolArray, FloatArray, dict[int, list[int]]]:
@@ -137,10 +179,9 @@ def _no_device(problem: Problem, ops: list[int], names: list[str]) -> Fault:
     for d, device in enumerate(problem.cluster.devices):
         blocker = next(n for n, ok in zip(names, supported[:, d], strict=True) if not ok)
         reasons.append(f"'{shown(device.name)}' does not take '{shown(blocker)}'")
-    rules = "; ".join(str(r) for r in problem.rules)
     return Fault(
         "no-device",
-        f"no device takes {_group_text(names)}: {', '.join(reasons[:4])}" + (f" (rules: {rules})" if rules else ""),
+        f"no device takes {_group_text(names)}: {', '.join(reasons[:4])}" + _because(problem, ops),
         ops=tuple(names),
     )
 

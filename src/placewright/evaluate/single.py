@@ -112,9 +112,8 @@ def timeline(problem: Problem, device_of_op: NDArray[np.int32], priority: FloatA
     return sorted(slices, key=lambda s: (s.start_s, s.device, s.end_s, s.op, s.tensor))
 
 
-def _simulated(
-    problem: Problem, device: NDArray[np.int32], priority: FloatArray | None
-) -> tuple[float, overlap.Record]:
+def simulated(problem: Problem, device: NDArray[np.int32], priority: FloatArray | None) -> tuple[float, overlap.Record]:
+    """Run the event-driven model once and keep who did what when."""
     record = overlap.empty_record(problem.n_ops, problem.graph.n_tensors, problem.n_devices)
     order = _NO_PRIORITY if priority is None else np.ascontiguousarray(priority, dtype=np.float64)
     scratch = overlap.workspace(problem.n_ops, problem.n_devices)
@@ -125,7 +124,7 @@ def _overlap(
     problem: Problem, device: NDArray[np.int32], priority: FloatArray | None, used: FloatArray, compute: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
     a = problem.arrays
-    value, record = _simulated(problem, device, priority)
+    value, record = simulated(problem, device, priority)
     peak = used.copy()
     if np.isfinite(value) and problem.track_activations:
         rows = np.empty((problem.graph.n_edges + problem.graph.n_tensors, 4))
@@ -185,7 +184,7 @@ def _op_time(problem: Problem, device: NDArray[np.int32], op: int) -> float:
 
 
 def _overlap_slices(problem: Problem, device: NDArray[np.int32], priority: FloatArray | None) -> list[Slice]:
-    _, record = _simulated(problem, device, priority)
+    _, record = simulated(problem, device, priority)
     slices = [
         Slice(int(d), "compute", float(record.start_s[v]), float(record.end_s[v]), op=v) for v, d in enumerate(device)
     ]

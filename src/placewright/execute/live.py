@@ -72,19 +72,21 @@ def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveMod
         inputs = [x.numpy() for x in examples]
         graph = read_model(live, {})
     else:
-        graph = read_model(model, shapes)
+        graph = read_model(model, shapes)  # which also says what is wrong with the file or the shapes
         live = ov.Core().read_model(model)
         if shapes:
             live.reshape({name: list(shape) for name, shape in shapes.items()})
+        if Path(model).suffix == ".onnx":
+            graph = read_model(live, {})  # OpenVINO gives some ops of ONNX other names
     if inputs is None:
         inputs = [_example(tuple(p.shape), p.element_type.to_dtype()) for p in live.inputs]
     return LiveModel(
         "openvino",
         graph,
         inputs,
-        lambda devices, cluster, starts: SplitRun(live, devices, _openvino_setups(cluster), starts),
-        lambda devices, stage, cluster: staged_openvino(live, devices, stage, _openvino_setups(cluster)),
-        lambda cluster: {d.kind: call_overhead_s(_openvino_setups(cluster), d.name) for d in cluster.devices},
+        lambda devices, cluster, starts: SplitRun(live, devices, openvino_setups(cluster), starts),
+        lambda devices, stage, cluster: staged_openvino(live, devices, stage, openvino_setups(cluster)),
+        lambda cluster: {d.kind: call_overhead_s(openvino_setups(cluster), d.name) for d in cluster.devices},
         live,
     )
 
@@ -151,7 +153,8 @@ def _open_onnxruntime(model: str, shapes: Mapping[str, tuple[int, ...]]) -> Live
     )
 
 
-def _openvino_setups(cluster: Cluster) -> dict[str, Any]:
+def openvino_setups(cluster: Cluster) -> dict[str, Any]:
+    """How OpenVINO runs each device of the cluster, by name."""
     from placewright.execute.openvino import DeviceSetup, core_setup
 
     def setup(kind: DeviceKind) -> DeviceSetup:

@@ -49,7 +49,7 @@ class OrtRun:
 
         _check_providers(setups)
         model, names = _named(model)
-        placed = _whole_placement(model.graph, names, device_of_name)
+        placed = whole_placement(model.graph, names, device_of_name)
         self.pieces = _pieces(model.graph, names, placed, _segments(model.graph, names, placed, start_order))
         began = time.perf_counter()
         self._sessions = [_session(onnx_ir, model, piece, setups[piece.device]) for piece in self.pieces]
@@ -101,7 +101,7 @@ def _check_providers(setups: Mapping[str, OrtSetup]) -> None:
             )
 
 
-def _node_names(graph: Any) -> dict[int, str]:
+def node_names(graph: Any) -> dict[int, str]:
     """The frontend's name of every node, by identity."""
     inputs = [v.name for v in _inputs(graph)]
     nodes = list(graph)
@@ -111,7 +111,7 @@ def _node_names(graph: Any) -> dict[int, str]:
     return {id(node): name for node, name in zip(nodes, names[len(inputs) :], strict=True)}
 
 
-def _whole_placement(graph: Any, names: Mapping[int, str], device_of_name: Mapping[str, str]) -> dict[str, str]:
+def whole_placement(graph: Any, names: Mapping[int, str], device_of_name: Mapping[str, str]) -> dict[str, str]:
     """Every node's device; a node that computes from weights alone goes with its first reader if it is not named."""
     placed: dict[str, str] = {}
     for node in reversed(list(graph)):
@@ -206,7 +206,7 @@ def staged_ort(
 
     _check_providers(setups)
     model, names = _named(model)
-    placed = _whole_placement(model.graph, names, device_of_name)
+    placed = whole_placement(model.graph, names, device_of_name)
     pieces = _pieces(model.graph, names, placed, {n: stage_of_name[n] for n in placed})
     source_of = {v.name: Source(-1, i) for i, v in enumerate(_inputs(model.graph))}
     source_of |= {name: Source(p, i) for p, piece in enumerate(pieces) for i, name in enumerate(piece.outputs)}
@@ -226,7 +226,7 @@ def _named(model: Any) -> tuple[Any, dict[int, str]]:
     """A copy of the model whose values have types and whose nodes have the frontend's names."""
     model = model.clone()
     infer_shapes(model, fixed_inputs=False)  # sub-models must say the types of what they exchange
-    names = _node_names(model.graph)
+    names = node_names(model.graph)
     for node in model.graph:
         node.name = names[id(node)]  # so that assignments can be read back under these names
     return model, names

@@ -84,15 +84,9 @@ def registered_core(setups: Mapping[str, DeviceSetup]) -> tuple[Any, dict[str, s
     import openvino as ov
 
     core = ov.Core()
-    names: dict[str, str] = {}
-    used: set[str] = set()
-    for name, setup in setups.items():
-        runtime = setup.runtime_device
-        if runtime == "CPU" and runtime in used:
-            runtime = f"CPU{len(used) + 1}"
-            core.register_plugin(CPU_PLUGIN, runtime)
-        used.add(runtime)
-        names[name] = runtime
+    names = runtime_names({name: setup.runtime_device for name, setup in setups.items()})
+    for runtime in extra_cpus(names):
+        core.register_plugin(CPU_PLUGIN, runtime)
     missing = [
         r for r in names.values() if r.partition(".")[0] not in {d.partition(".")[0] for d in core.available_devices}
     ]
@@ -101,6 +95,30 @@ def registered_core(setups: Mapping[str, DeviceSetup]) -> tuple[Any, dict[str, s
             f"OpenVINO has no device '{shown(missing[0])}' on this machine; it has {shown_list(core.available_devices)}"
         )
     return core, names
+
+
+def runtime_names(device_strings: Mapping[str, str]) -> dict[str, str]:
+    """OpenVINO's name of each device: equal ones are told apart, CPUs as further plugins, others by number.
+
+    >>> runtime_names({"core0": "CPU", "core1": "CPU", "gpu0": "GPU"})
+    {'core0': 'CPU', 'core1': 'CPU2', 'gpu0': 'GPU'}
+    >>> runtime_names({"gpu0": "GPU", "gpu1": "GPU"})
+    {'gpu0': 'GPU.0', 'gpu1': 'GPU.1'}
+    """
+    names: dict[str, str] = {}
+    for name, runtime in device_strings.items():
+        same = sum(1 for other in names if device_strings[other] == runtime)
+        if runtime == "CPU":
+            names[name] = runtime if same == 0 else f"CPU{same + 1}"
+        else:
+            several = list(device_strings.values()).count(runtime) > 1
+            names[name] = f"{runtime}.{same}" if several and "." not in runtime else runtime
+    return names
+
+
+def extra_cpus(names: Mapping[str, str]) -> list[str]:
+    """The names in use for which the CPU plugin must be registered again."""
+    return [n for n in dict.fromkeys(names.values()) if n.startswith("CPU") and n[3:].isdigit()]
 
 
 def write_affinities(model: Any, affinity_of_name: Mapping[str, str]) -> None:

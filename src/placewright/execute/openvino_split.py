@@ -38,7 +38,7 @@ def whole_placement(model: Any, device_of_name: Mapping[str, str]) -> dict[str, 
     placed, naming it.
     """
     ops = list(model.get_ordered_ops())
-    is_fixed = _computed_from_constants(ops)
+    is_fixed = computed_from_constants(ops)
     placed: dict[str, str] = {}
     for op in reversed(ops):  # readers first
         name, kind = op.get_friendly_name(), op.get_type_name()
@@ -71,7 +71,7 @@ def model_segments(
     ``start_order`` gives ops' planned starts; every device works in that order.
     """
     ops = list(model.get_ordered_ops())
-    is_fixed = _computed_from_constants(ops)
+    is_fixed = computed_from_constants(ops)
     computing = {
         op.get_friendly_name(): op
         for op in ops
@@ -148,7 +148,7 @@ def split_model(model: Any, placed: Mapping[str, str], segment_of: Mapping[str, 
     return SplitModel(segments, results)
 
 
-def _computed_from_constants(ops: list[Any]) -> set[str]:
+def computed_from_constants(ops: list[Any]) -> set[str]:
     """Names of constants and of ops that read nothing else."""
     fixed: set[str] = set()
     for op in ops:

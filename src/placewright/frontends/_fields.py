@@ -85,6 +85,20 @@ class Fields:
         return InputError(f"{self.where}: '{name}' is {_kind(value)}, expected {expected}")
 
 
+def finite(value: Any) -> float | None:
+    """A finite number as it is, ``None`` for everything else that a file may hold instead.
+
+    >>> finite(3), finite("3"), finite(10**400)
+    (3.0, None, None)
+    """
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an integer of hundreds of digits
+        return None
+
+
 def _kind(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "a list"

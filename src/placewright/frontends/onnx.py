@@ -47,7 +47,7 @@ class OnnxFrontend(Frontend):
         model = _read_file(source, where) if isinstance(source, Path) else source.clone()
         _fix_inputs(model.graph, shapes, where)
         try:
-            model = _inlined(model)
+            model = inlined(model)
             guessed = infer_shapes(model, fixed_inputs=bool(shapes))
         except Exception as error:
             raise InputError(f"{where}: shapes cannot be inferred: {one_line(error)}") from error
@@ -105,7 +105,7 @@ def _fix_inputs(graph: Any, shapes: Shapes, where: str) -> None:
             raise dynamic_shape_error(where, value.name, known)
 
 
-def _inlined(model: Any) -> Any:
+def inlined(model: Any) -> Any:
     """Replace calls of the model's own functions by their nodes, for only nodes can be placed."""
     if not model.functions:
         return model

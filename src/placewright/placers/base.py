@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -27,7 +28,10 @@ class Found(NamedTuple):
     """What a search brings back.
 
     ``device_of_op`` is ``None`` if nothing valid was found; ``infeasible`` then may hold the proof that nothing exists.
-    ``bound`` is a proven lower bound beyond the cheap ones, if the search has one.
+    ``bound`` is a proven lower bound beyond the cheap ones, if the search has one. ``curve`` tells how learning went.
+
+    >>> Found(np.array([0, 1], dtype=np.int32), evaluations=2).note
+    ''
     """
 
     device_of_op: NDArray[np.int32] | None
@@ -37,6 +41,7 @@ class Found(NamedTuple):
     evaluations: int = 0
     infeasible: tuple[Fault, ...] = ()
     note: str = ""
+    curve: Mapping[str, Sequence[float]] | None = None
 
 
 class Placer(ABC):
@@ -45,6 +50,14 @@ class Placer(ABC):
     A subclass sets ``name`` and ``summary`` and writes :meth:`search`; copy ``single.py`` to start a new one, register
     it in ``placers/registry.py`` (or by the entry point ``placewright.placers``), and inherit
     ``placewright.testing.PlacerContract`` in its test.
+
+    >>> from placewright import load
+    >>> class FirstPlacer(Placer):
+    ...     name, summary = "first", "everything on the first device"
+    ...     def search(self, problem, budget, seed):
+    ...         return Found(np.zeros(problem.n_ops, dtype=np.int32))
+    >>> FirstPlacer().place(load("zoo:chain?ops=3", cluster="p100x2")).is_valid
+    True
     """
 
     name: ClassVar[str]
@@ -116,6 +129,7 @@ class Placer(ABC):
             priority=found.priority,
             replicas=found.replicas,
             note=found.note,
+            curve=found.curve,
         )
 
 

@@ -17,10 +17,11 @@ from placewright.problem import Problem
 if TYPE_CHECKING:
     from placewright.placement import Placement
     from placewright.placers.learned.rewards import Rewards
-    from placewright.placers.learned.training import PlacingLearner, Trials
+    from placewright.placers.learned.training import PlacingLearner, Report, Trials
 
 DEFAULT_EVALUATIONS = 2000
 _WARM_UP_EVALUATIONS = 24
+_CURVE_POINTS = 300
 
 
 class LearnedPlacer(Placer):
@@ -67,13 +68,16 @@ class LearnedPlacer(Placer):
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         from placewright.evaluate import lower_bound
         from placewright.placers.learned.rewards import MeasuredRewards, SimulatedRewards
-        from placewright.placers.learned.training import Report, one_thread, run_learner
+        from placewright.placers.learned.training import one_thread, run_learner
 
         measured = self.make_rewards is not None
         rewards = self.make_rewards(problem) if self.make_rewards else SimulatedRewards(problem, by_rank=self.by_rank)
         wanted = budget.evaluations or DEFAULT_EVALUATIONS
 
+        reports: list[Report] = []
+
         def after_step(report: Report) -> None:
+            reports.append(report)
             note = f"mean {report.mean:.4g}, {report.groups} groups"
             budget.report(report.best, evaluations=report.evaluations, note=note)
 
@@ -87,8 +91,20 @@ class LearnedPlacer(Placer):
             return Found(None, evaluations=rewards.evaluations, note="no valid placement was met")
         if isinstance(rewards, MeasuredRewards):
             best, best_s = rewards.confirmed(*_candidates(problem, learner.trials))
-            return Found(best, evaluations=rewards.evaluations, note=f"measured {best_s:.6g} s")
-        return Found(best, priority=learner.trials.order(), evaluations=rewards.evaluations)
+            return Found(best, evaluations=rewards.evaluations, note=f"measured {best_s:.6g} s", curve=_curve(reports))
+        return Found(best, priority=learner.trials.order(), evaluations=rewards.evaluations, curve=_curve(reports))
+
+
+def _curve(reports: list[Report]) -> dict[str, list[float]]:
+    """Evaluations so far, best and mean value of evenly many of the steps, the last one always."""
+    valid = [r for r in reports if math.isfinite(r.best) and math.isfinite(r.mean)]
+    kept = valid[:: -(-len(valid) // _CURVE_POINTS) or 1] if valid else []
+    kept += valid[-1:] if valid and kept[-1] is not valid[-1] else []
+    return {
+        "evaluations": [r.evaluations for r in kept],
+        "best": [float(f"{r.best:.6g}") for r in kept],
+        "mean": [float(f"{r.mean:.6g}") for r in kept],
+    }
 
 
 def _candidates(problem: Problem, trials: Trials) -> tuple[IntArray, IntArray]:
