@@ -275,6 +275,15 @@ def _quantity(entry: dict[str, Any], field: str, unit: str, where: str, default:
     return number
 
 
+def parse_bytes(value: float | str, where: str) -> float:
+    """A size in bytes, given as a number or with a unit; ``where`` begins the message if it is neither.
+
+    >>> parse_bytes("8GiB", "--memory")
+    8589934592.0
+    """
+    return _quantity({"memory": value}, "memory", "bytes", where, None)
+
+
 def _flag(entry: dict[str, Any], field: str, where: str) -> bool:
     value = entry.get(field, False)
     if not isinstance(value, bool):

@@ -1,0 +1,75 @@
+"""Devices a live model may be placed on, and how much of their memory is for weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from placewright.cluster_file import parse_bytes
+from placewright.errors import InputError
+from placewright.live.dispatch import DISK
+from placewright.live.live_problem import LIBRARY_BYTES, MARGIN, Place
+from placewright.live.module_graph import LiveModel
+from placewright.text import shown
+
+
+def find_places(
+    devices: list[str] | None, memory: Mapping[str, float | str] | None, model: Any, home: Any
+) -> list[Place]:
+    """The devices asked for, or all GPUs and the CPU, GPUs first, each with its limit."""
+    limits = {name: parse_bytes(value, f"memory of '{shown(name)}'") for name, value in (memory or {}).items()}
+    names = list(devices) if devices else [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    if not devices:
+        names += [n for n in limits if n not in names and n not in ("cpu", DISK)]
+        names += ["cpu"] + ([DISK] if DISK in limits else [])
+    for name in names:
+        _check(name, needs_it=home.type != "meta")
+    for name in limits:
+        if name not in names:
+            raise InputError(f"memory names '{shown(name)}', which is not among the devices: {', '.join(names)}")
+    names.sort(key=lambda n: (n == DISK, n == "cpu"))
+    if home.type != "meta" and str(home) not in names:
+        raise InputError(f"the model's weights are on {home}, which is not among the devices: {', '.join(names)}")
+    return [Place(name, limits.get(name, _free_bytes(name, model, home))) for name in names]
+
+
+def reserved_bytes(place: Place, live: LiveModel, workspace_bytes: float | None) -> float:
+    """What is kept from weights: working memory (measured, or what was alive at once in the traced forward), a margin."""
+    if place.name == DISK or math.isinf(place.memory_bytes):
+        return 0.0
+    working = live.workspace_bytes
+    if not place.is_host:
+        working = max(working, workspace_bytes) if workspace_bytes else working + LIBRARY_BYTES
+    return working + MARGIN * place.memory_bytes
+
+
+def _check(name: str, needs_it: bool) -> None:
+    if name in ("cpu", DISK):
+        return
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"'{shown(name)}' is not a torch device: expected cpu, disk, cuda:0, …") from error
+    if device.type == "cuda" and device.index is None:
+        raise InputError(f"device '{shown(name)}' has no number: write cuda:0")
+    if needs_it and device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device '{shown(name)}' is not on this machine, which has {torch.cuda.device_count()} GPUs")
+
+
+def _free_bytes(name: str, model: Any, home: Any) -> float:
+    """What is free now, and what the model itself already takes there."""
+    own = sum(t.numel() * t.element_size() for t in model.parameters()) if str(home) == name else 0
+    device = torch.device("cpu") if name == DISK else torch.device(name)
+    if device.type == "cuda" and (device.index or 0) < torch.cuda.device_count():
+        return float(torch.cuda.mem_get_info(device)[0]) + own
+    if name != "cpu":
+        return math.inf
+    try:
+        with open("/proc/meminfo") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return float(lines["MemAvailable"].split()[0]) * 1024 + own
+    except (OSError, KeyError, ValueError):
+        return math.inf
