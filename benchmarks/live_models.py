@@ -212,7 +212,7 @@ def clone(model):
     import torch
 
     memo = {id(p): torch.nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
-    memo.update({id(b): b for b in model.buffers()})
+    memo.update({id(b): b.clone() for b in model.buffers()})
     return copy.deepcopy(model, memo)
 
 
@@ -304,7 +304,7 @@ def measure_row(setting, cap, phase, end, options) -> dict:
                 before = torch.cuda.memory_allocated()
                 model, notes[name] = make()
                 held = torch.cuda.memory_allocated() - before
-                variants[name] = Variant(setting, phase, model, "cpu" if name == "Accelerate" else "cuda:0")
+                variants[name] = Variant(setting, phase, model, "cuda:0")
                 peaks[name] = held + variants[name].peak_bytes
             except Exception as error:
                 notes[name] = f"failed: {type(error).__name__}: {str(error)[:200]}"

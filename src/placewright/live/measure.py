@@ -22,7 +22,8 @@ from placewright.live.units import structure_of
 from placewright.live.workload import Workload
 from placewright.profile import CopyCurve
 
-WARM_UPS, REPEATS = 2, 7
+WARM_UPS, MOST_REPEATS = 2, 9
+ENOUGH_S = 1.0  # of repeats of one thing
 COPY_SIZES = (4096, 1 << 16, 1 << 20, 1 << 24, 1 << 26)
 CODE_RATIO = 1.5  # own code on a GPU against the CPU, where nothing was measured
 
@@ -62,7 +63,7 @@ class Clock:
 
             def note(*_: Any) -> None:
                 event = torch.cuda.Event(enable_timing=True)
-                event.record()
+                event.record(torch.cuda.current_stream(self._device))
                 self._marks.append((path, enters, event))
 
         else:
@@ -90,12 +91,12 @@ class Clock:
         return spent
 
 
-def measure_whole(model: Any, live: LiveModel, work: Workload, device: Any, repeats: int = REPEATS) -> Costs:
+def measure_whole(model: Any, live: LiveModel, work: Workload, device: Any) -> Costs:
     """Clock whole forwards of a model that lies on one device."""
     modules = dict(model.named_modules())
     clock = Clock(device)
     places = [*live.units.paths, *live.units.containers]
-    plain_s = _plain_s(lambda: work.run(model), device, repeats)
+    plain_s, repeats = _plain_s(lambda: work.run(model), device)
     clock.attach((path, modules[path]) for path in places)
     samples: list[dict[str, float]] = []
     try:
@@ -119,7 +120,7 @@ def measure_whole(model: Any, live: LiveModel, work: Workload, device: Any, repe
 
 
 def measure_visits(
-    model: Any, live: LiveModel, work: Workload, device: Any, room_bytes: float, base: Costs, repeats: int = REPEATS
+    model: Any, live: LiveModel, work: Workload, device: Any, room_bytes: float, base: Costs
 ) -> Costs:
     """Let one representative of each kind of block visit ``device``; own code outside of blocks is scaled from ``base``."""
     modules = dict(model.named_modules())
@@ -134,7 +135,7 @@ def measure_visits(
         shapes = tuple(tuple(t.shape) for t in _tensors((args, kwargs)))
         key = (structure_of(modules[path]), shapes)
         if key not in measured:
-            measured[key], extra = _visit(modules[path], path, args, kwargs, live, device, repeats)
+            measured[key], extra = _visit(modules[path], path, args, kwargs, live, device)
             costs.workspace_bytes = max(costs.workspace_bytes, extra)
         for inner, seconds in measured[key].items():
             full = f"{path}.{inner}" if inner and path else path or inner
@@ -237,7 +238,7 @@ def _captured(model: Any, work: Workload, paths: list[str], modules: dict[str, A
 
 
 def _visit(
-    module: Any, path: str, args: Any, kwargs: Any, live: LiveModel, device: Any, repeats: int
+    module: Any, path: str, args: Any, kwargs: Any, live: LiveModel, device: Any
 ) -> tuple[dict[str, float], float]:
     """Seconds inside one module on another device by path relative to it, and the memory it took besides weights."""
     backend = TorchBackend()
@@ -268,7 +269,7 @@ def _visit(
                 torch.cuda.reset_peak_memory_stats(device)
                 before = torch.cuda.memory_allocated(device)
             samples: list[dict[str, float]] = []
-            plain_s = _plain_s(run, device, repeats)
+            plain_s, repeats = _plain_s(run, device)
             clock.attach((inner[p], submodules[inner[p]]) for p in inside)
             for _ in range(repeats):
                 clock.start()
@@ -287,24 +288,29 @@ def _visit(
     return {name: median(values) * scale for name, values in found.items()}, extra
 
 
-def _plain_s(run: Callable[[], Any], device: Any, repeats: int) -> float:
-    """Seconds of one run among several that follow each other, without a clock inside. On a CPU each begins cold."""
-    is_cuda = device.type == "cuda"
-    for _ in range(WARM_UPS):
-        run()
-    if is_cuda:
+def _plain_s(run: Callable[[], Any], device: Any) -> tuple[float, int]:
+    """Seconds of one run among several that follow each other, without a clock inside, and how many those were."""
+    if device.type == "cuda":
         torch.cuda.synchronize(device)
+    for _ in range(WARM_UPS):
+        began = time.perf_counter()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        last_s = time.perf_counter() - began
+    repeats = int(min(MOST_REPEATS, max(2, ENOUGH_S / last_s)))
+    if device.type == "cuda":
         began = time.perf_counter()
         for _ in range(repeats):
             run()
         torch.cuda.synchronize(device)
-        return (time.perf_counter() - began) / repeats
+        return (time.perf_counter() - began) / repeats, repeats
     samples = []
     for _ in range(repeats):
         began = time.perf_counter()
         run()
         samples.append(time.perf_counter() - began)
-    return median(samples)
+    return median(samples), repeats
 
 
 def _scale(plain_s: float, samples: list[dict[str, float]]) -> float:

@@ -21,6 +21,7 @@ from placewright.live.workload import Workload
 from placewright.profile import CopyCurve
 
 OPERATOR_S = {"cuda": 15e-6, "cpu": 8e-6}  # calling one operator from Python, its launch included
+COPY_S = {"in": 15e-6, "out": 40e-6}  # a copy to a GPU; one from it, with the wait for what runs there
 TENSOR_CORES = 8.0  # half precision against single precision
 FLOPS_SHARE, BANDWIDTH_SHARE = 0.5, 0.6
 DISK_BYTES_PER_S = 1e9
@@ -30,7 +31,7 @@ def modelled_table(graphs: list[OpGraph], workloads: list[Workload], places: lis
     """Modelled seconds of every unit and home on every place, and of copies."""
     cluster = load_cluster("h200-xeon")
     kinds = {"cuda": cluster.kinds[0], "cpu": cluster.kinds[1]}
-    link = cluster.to_host["gpu0"]
+    bandwidth = cluster.to_host["gpu0"].bandwidth_bytes_per_s or 1.0
     costs: dict[tuple[str, str], Costs] = {}
     copies, rates = {}, {}
     for place in sorted(places, key=lambda p: p.name == DISK):
@@ -43,9 +44,10 @@ def modelled_table(graphs: list[OpGraph], workloads: list[Workload], places: lis
                 costs[work.phase, place.name] = _roofline(graph, live, kinds[sort], OPERATOR_S[sort], dtype)
         if not place.is_host:
             sizes = (4096.0, 2.0**26)
-            bandwidth = link.bandwidth_bytes_per_s or 1.0
-            curve = CopyCurve(sizes, tuple(link.latency_s + size / bandwidth for size in sizes))
-            copies[compute_device(place.name)] = {"in": curve, "out": curve}
+            copies[compute_device(place.name)] = {
+                way: CopyCurve(sizes, tuple(latency_s + size / bandwidth for size in sizes))
+                for way, latency_s in COPY_S.items()
+            }
             rates[place.name] = bandwidth
     return CostTable(costs, copies, rates)
 

@@ -26,7 +26,7 @@ class StreamedWeights:
     def __init__(self, tensors: list[Any], device: Any, slot: Slot, stream: Any) -> None:
         self._tensors, self._device, self._slot, self._stream = tensors, device, slot, stream
         self._old = [t.data for t in tensors]
-        self._host = [t.data if t.data.is_pinned() else t.data.pin_memory() for t in tensors]
+        self._host = [t.data if t.data.is_pinned() else t.data.cpu().pin_memory() for t in tensors]
         self._room, offset = [], 0
         for host in self._host:
             size = host.numel() * host.element_size()
