@@ -5,11 +5,12 @@
     python benchmarks/live_models.py --draw results/live_models.json > benchmarks/results/live_models.md
 
 A model's need is the peak of GPU memory of all GPU, plus 5% and 64 MiB; caps are 100%, 50% and 25% of it. Weights are
-random, in bf16 (GPT-2 and BERT in f32). Decode is one token after a prompt of 128, prefill a prompt of 512, only the last
-logits are asked for where the model can. Inputs come from the CPU and results go back there, for everyone. Accelerate gets
-the cap less the working memory as max_memory; by hand means forward hooks that move tensors: the fewest layers, or the
-fewest feed-forward (expert) blocks, that let the rest fit are kept on the CPU and computed there. Ours: fit for the phase,
-then dispatch. All variants run in turns, in random order, slow ones in fewer rounds. Rows are written one by one.
+random, in bf16 (GPT-2 and BERT in f32). Decode is one token after a prompt of 128, prefill a prompt of 512; only the
+last logits are asked for where the model can. Inputs come from the CPU and results go back there, for everyone.
+Accelerate gets the cap less the working memory as max_memory. By hand means forward hooks that move tensors: the fewest
+layers, or the fewest feed-forward (expert) blocks, that let the rest fit are kept on the CPU and computed there. Ours:
+fit for the phase, then dispatch. All variants run in turns, in random order, slow ones in fewer rounds. Rows are written
+one by one.
 """
 
 from __future__ import annotations
@@ -34,21 +35,24 @@ def configurations(small: bool) -> dict:
     import torch
     import transformers as t
 
-    wide = dict(vocab_size=32000, hidden_size=2048, max_position_embeddings=4096)
-    moe = dict(
-        **wide, intermediate_size=4096, num_hidden_layers=12, num_attention_heads=16, num_key_value_heads=8,
-        num_local_experts=16, num_experts_per_tok=2,
-    )  # fmt: skip
-    dense = dict(
-        **{**wide, "hidden_size": 3072}, intermediate_size=8192, num_hidden_layers=28, num_attention_heads=24,
-        num_key_value_heads=8,
-    )  # fmt: skip
+    moe = {
+        "vocab_size": 32000, "hidden_size": 2048, "max_position_embeddings": 4096, "intermediate_size": 4096,
+        "num_hidden_layers": 12, "num_attention_heads": 16, "num_key_value_heads": 8, "num_local_experts": 16,
+        "num_experts_per_tok": 2,
+    }  # fmt: skip
+    dense = {
+        "vocab_size": 32000, "hidden_size": 3072, "max_position_embeddings": 4096, "intermediate_size": 8192,
+        "num_hidden_layers": 28, "num_attention_heads": 24, "num_key_value_heads": 8,
+    }  # fmt: skip
     gpt2, bert = {}, {}
     if small:
-        tiny = dict(vocab_size=500, hidden_size=64, intermediate_size=128, num_hidden_layers=4, num_attention_heads=4)
+        tiny = {
+            "vocab_size": 500, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+        }  # fmt: skip
         moe = {**moe, **tiny, "num_key_value_heads": 2, "num_local_experts": 4}
         dense = {**dense, **tiny, "num_key_value_heads": 2}
-        gpt2, bert = dict(vocab_size=500, n_embd=64, n_layer=4, n_head=4), tiny
+        gpt2, bert = {"vocab_size": 500, "n_embd": 64, "n_layer": 4, "n_head": 4}, tiny
     half, full = torch.bfloat16, torch.float32
     both = ("decode", "prefill")
     experts = ("mlp.experts", "block_sparse_moe")
@@ -101,9 +105,7 @@ def measure_all(options: argparse.Namespace) -> None:
     known = configurations(options.small)
     for name in options.models.split(","):
         phases = options.phases.split(",") if options.phases else known[name][3]
-        wanted = [
-            (float(c), p) for p in phases for c in options.caps.split(",") if (name, float(c), p) not in done
-        ]
+        wanted = [(float(c), p) for p in phases for c in options.caps.split(",") if (name, float(c), p) not in done]
         if not wanted:
             continue
         if time.monotonic() > end - 15:
@@ -112,7 +114,8 @@ def measure_all(options: argparse.Namespace) -> None:
         start = time.monotonic()
         try:
             setting = Setting(name, *known[name])
-            print(f"{name}: built, {setting.parameters / 1e9:.2f} G parameters, {time.monotonic() - start:.0f} s", flush=True)
+            built_s = time.monotonic() - start
+            print(f"{name}: built, {setting.parameters / 1e9:.2f} G parameters, {built_s:.0f} s", flush=True)
             for cap, phase in wanted:
                 if time.monotonic() > end - 10:
                     break
@@ -332,7 +335,7 @@ def measure_row(setting, cap, phase, end, options) -> dict:
         "limit_bytes": limit, "model_bytes": base_bytes, "fit_s": fit_s, "predicted_s": placement.value,
         "bound_s": placement.bound, "chosen": placement.note, "status": placement.status,
         "fit_measured": dict(placement.measured or {}), "peak_bytes": peaks, "notes": notes,
-        "devices": [{k: d[k] for k in ("name", "memory_bytes", "memory_limit_bytes", "ops")} for d in placed["devices"]],
+        "devices": [[d[k] for k in ("name", "memory_bytes", "memory_limit_bytes", "ops")] for d in placed["devices"]],
         "places": grouped(placement), "differences": differences,
         "measured": {n: [t.median_s, t.low_s, t.high_s, len(t.samples_s)] for n, t in timings.items()},
     }  # fmt: skip
@@ -424,8 +427,8 @@ def table(results: dict) -> str:
         "# Live models under a cap of GPU memory", "",
         f"{results.get('device')}, {results.get('machine')}, {results.get('versions')}. `{results.get('command')}`", "",
         "Median ms of runs in turns. 'Slower' names variants that ours is slower than, beyond noise and 2%.", "",
-        "| model | GPU memory | phase | all CPU | all GPU | Accelerate | layers by hand | blocks by hand | ours | predicted "
-        "| error | our choice | slower than | ours against Accelerate | difference of logits | fit s |",
+        "| model | GPU memory | phase | all CPU | all GPU | Accelerate | layers by hand | blocks by hand | ours "
+        "| predicted | error | our choice | slower than | ours against Accelerate | difference of logits | fit s |",
         "| --- " * 16 + "|",
     ]  # fmt: skip
     return "\n".join([*lines, *(table_line(r) for r in results["rows"])])

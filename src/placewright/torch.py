@@ -1,8 +1,8 @@
-"""Live PyTorch models: ``fit`` decides which block goes where, ``dispatch`` runs the model so, ``undispatch`` undoes it.
+"""Live PyTorch models: ``fit`` decides which block goes where, ``dispatch`` runs the model so, ``undispatch`` undoes.
 
-    placement = placewright.torch.fit(model, inputs, memory={"cuda:0": "8GiB"}, phase="decode")
-    placewright.torch.dispatch(model, placement)
-    model.generate(...)
+placement = placewright.torch.fit(model, inputs, memory={"cuda:0": "8GiB"}, phase="decode")
+placewright.torch.dispatch(model, placement)
+model.generate(...)
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -27,7 +26,7 @@ class FakeDevices(TorchDispatchMode):
         self.tags: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         self.moves: list[tuple[tuple[int, ...], str | None, str]] = []
         self.is_moving = False
-        self._stored: dict[int, tuple[str | None, Any]] = {}  # weights by address; the tensors are kept so that none is reused
+        self._stored: dict[int, tuple[str | None, Any]] = {}  # weights by address; kept, so that none is reused
         for weight in [*model.parameters(), *model.buffers()]:
             self._stored[weight.data_ptr()] = ("cpu", weight.data)
         for _, tensor in flat_tensors(inputs):

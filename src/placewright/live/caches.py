@@ -25,9 +25,9 @@ def bring(value: Any, device_of_layer: dict[int, Any], backend: Any) -> None:
                 _bring_layer(layers[number], device, backend)
             continue
         for tensors in (value.key_cache, value.value_cache):
-            if number < len(tensors) and isinstance(tensors[number], torch.Tensor):
-                if not backend.is_on(tensors[number], device):
-                    tensors[number] = backend.move([tensors[number]], device)[0]
+            held = tensors[number] if number < len(tensors) else None
+            if isinstance(held, torch.Tensor) and not backend.is_on(held, device):
+                tensors[number] = backend.move([held], device)[0]
 
 
 def layer_bytes(value: Any) -> dict[int, tuple[float, int]]:

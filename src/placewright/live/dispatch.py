@@ -148,9 +148,11 @@ class Dispatched:
     def _wrap(self, placement: Placement) -> None:
         modules = dict(self._model.named_modules())
         units = self._live.units
+        unit_paths = set(units.paths)
         for path in self._crossed(placement):
             if path:
-                self._replace(modules[path], self._unit_forward if path in set(units.paths) else self._home_forward, path)
+                make = self._unit_forward if path in unit_paths else self._home_forward
+                self._replace(modules[path], make, path)
         if len(set(self._places.values())) > 1 or self._wrapped or self._entry != self.device_of(""):
             self._replace(self._model, self._root_forward, "")
 
@@ -238,7 +240,8 @@ class Dispatched:
         absent = [t for slot, t in slotted(value, "") if slot not in idle and not is_on(t, device)]
         if not absent:
             return value
-        new, known = [], {}
+        new: list[Any] = []
+        known: dict[int, Any] = {}
         for tensor in absent:
             copy = self._known_copy(tensor, device)
             if copy is None:
@@ -307,10 +310,8 @@ def _replaced(value: Any, known: dict[int, Any], slot: str, idle: frozenset[str]
             value[key] = item
         return value
     if isinstance(value, (tuple, list)):
-        items = [_replaced(item, known, f"{slot}.{i}", idle) for i, item in enumerate(value)]
-        if hasattr(value, "_fields"):
-            return type(value)(*items)
-        return type(value)(items)
+        members = [_replaced(item, known, f"{slot}.{i}", idle) for i, item in enumerate(value)]
+        return type(value)(*members) if hasattr(value, "_fields") else type(value)(members)
     return value
 
 

@@ -1,4 +1,4 @@
-"""The last round: a few candidates are run for real, costs are corrected by what they took, and the fastest is named."""
+"""The last round: a few candidates are run for real, costs corrected by what they took, the fastest is named."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def run_finalist(
             torch.cuda.reset_peak_memory_stats(device)
         for work in workloads:
             getattr(model, ATTRIBUTE).bring_caches(work.caches)
-            seconds += work.count * median(timed(lambda work=work: work.run(model), RUNS, cuda))  # type: ignore[misc]
+            seconds += work.count * median(timed(lambda work=work: work.run(model), RUNS, cuda))
         for device in cuda:
             used = float(torch.cuda.max_memory_allocated(device) - before[device])
             peak = max(peak, used)
             if used > limits[device]:
-                seconds, why = float("inf"), f"used {used:.0f} bytes of {device}, more than the {limits[device]:.0f} allowed"
+                seconds, why = float("inf"), f"used {used:.0f} bytes of {device}, limit {limits[device]:.0f}"
     except torch.OutOfMemoryError as error:
         seconds, why = float("inf"), str(error).splitlines()[0]
     finally:

@@ -87,9 +87,7 @@ def fit(
 class _Search:
     """One problem with each device as it is, and one with streaming, whose window takes room from the GPU."""
 
-    def __init__(
-        self, graphs: list[OpGraph], counts: dict[str, float], caller: str, placer: str, seed: int
-    ) -> None:
+    def __init__(self, graphs: list[OpGraph], counts: dict[str, float], caller: str, placer: str, seed: int) -> None:
         self._graphs, self._counts, self._caller, self._placer, self._seed = graphs, counts, caller, placer, seed
         self._settings: list[tuple[list[Place], CostTable]] = []
         self._ran: list[Finalist] = []
@@ -161,7 +159,7 @@ class _Search:
         return found
 
     def _ranked(self, found: list[Placement]) -> list[tuple[str, Placement]]:
-        """What the placer found first, then what people write by hand by prediction; equal ones once, valid ones only."""
+        """What the placer found, then what people write by hand, by prediction; equal ones once, valid ones only."""
         ours = sorted(((f"by '{self._placer}'", p) for p in found if p.is_valid), key=lambda c: c[1].value)
         others = [
             (name, checked_placement(p.problem, device, placer="by hand"))
@@ -232,9 +230,7 @@ def _measured(
     return finished, CostTable(costs, copies, rates)
 
 
-def _with_streaming(
-    places: list[Place], table: CostTable, live: LiveModel
-) -> tuple[list[Place], CostTable] | None:
+def _with_streaming(places: list[Place], table: CostTable, live: LiveModel) -> tuple[list[Place], CostTable] | None:
     """The same with a second entry for each GPU that cannot hold everything, but two of the largest units besides."""
     total = sum(live.weight_bytes.values()) + sum(live.cache_bytes.values())
     window = 2.0 * max(live.weight_bytes.get(p, 0.0) for p in live.units.paths)

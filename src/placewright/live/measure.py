@@ -1,7 +1,7 @@
 """What units and own code cost on each device, measured by running them.
 
-On the device that holds the model, whole forwards are clocked at the borders of modules. On others one representative of
-each kind of block visits, with the inputs that it got in a real forward.
+On the device that holds the model, whole forwards are clocked at the borders of modules. On others one representative
+of each kind of block visits, with the inputs that it got in a real forward.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Clock:
         if self._device.type == "cuda":
 
             def note(*_: Any) -> None:
-                event = torch.cuda.Event(enable_timing=True)
+                event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
                 event.record(torch.cuda.current_stream(self._device))
                 self._marks.append((path, enters, event))
 
@@ -119,10 +119,8 @@ def measure_whole(model: Any, live: LiveModel, work: Workload, device: Any) -> C
     return costs
 
 
-def measure_visits(
-    model: Any, live: LiveModel, work: Workload, device: Any, room_bytes: float, base: Costs
-) -> Costs:
-    """Let one representative of each kind of block visit ``device``; own code outside of blocks is scaled from ``base``."""
+def measure_visits(model: Any, live: LiveModel, work: Workload, device: Any, room_bytes: float, base: Costs) -> Costs:
+    """Let one representative of each kind of block visit a device; own code outside of blocks is scaled from ``base``."""
     modules = dict(model.named_modules())
     targets = _targets(modules, live, room_bytes)
     inputs = _captured(model, work, [path for path, _ in targets], modules)

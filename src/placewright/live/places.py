@@ -37,7 +37,7 @@ def find_places(
 
 
 def reserved_bytes(place: Place, live: LiveModel, workspace_bytes: float | None) -> float:
-    """What is kept from weights: working memory (measured, or what was alive at once in the traced forward), a margin."""
+    """What is kept from weights: working memory (measured, or what the traced forward had alive at once), a margin."""
     if place.name == DISK or math.isinf(place.memory_bytes):
         return 0.0
     working = live.workspace_bytes

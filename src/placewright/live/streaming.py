@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -74,9 +75,9 @@ def stream_units(weights: list[list[Any]], device: Any) -> list[StreamedWeights]
     """Make the weights of some units, in running order, visitors of a device."""
     sizes = [streamed_bytes([t.numel() * t.element_size() for t in tensors]) for tensors in weights]
     slots = [Slot(max(sizes), device) for _ in range(min(2, len(weights)))]
-    stream = torch.cuda.Stream(device)
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     units = [StreamedWeights(t, device, slots[i % len(slots)], stream) for i, t in enumerate(weights)]
-    for unit, following in zip(units, units[1:], strict=False):
+    for unit, following in pairwise(units):
         unit.following = following
     return units
 

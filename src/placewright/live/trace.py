@@ -76,11 +76,11 @@ def trace_forward(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return recorder.trace, result
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operator; module hooks tell it where it is."""
 
     def __init__(self, model: Any) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.trace = Trace()
         self._ids: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         self._stack: list[int] = []
@@ -133,7 +133,7 @@ class _Recorder(TorchDispatchMode):
         return result
 
     def _id(self, tensor: Any) -> int:
-        known = self._ids.get(tensor)
+        known = self._ids.get(tensor)  # type: ignore[no-untyped-call]
         return self._new_id(tensor) if known is None else int(known)
 
     def _new_id(self, tensor: Any) -> int:
@@ -143,11 +143,12 @@ class _Recorder(TorchDispatchMode):
         return number
 
     def _note_memory(self, outputs: list[Any]) -> None:
-        self._alive = {key: entry for key, entry in self._alive.items() if not entry[0].expired()}
+        self._alive = {k: e for k, e in self._alive.items() if not e[0].expired()}  # type: ignore[no-untyped-call]
         for tensor in outputs:
             storage = tensor.untyped_storage()
             if storage._cdata not in self._weights:
-                self._alive[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+                kept = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+                self._alive[storage._cdata] = (kept, storage.nbytes())
         alive = sum(size for _, size in self._alive.values())
         self.trace.peak_bytes = max(self.trace.peak_bytes, alive)
         for number in self._stack:

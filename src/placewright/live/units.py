@@ -29,23 +29,16 @@ class Units:
     home_of: dict[str, str]  # container: the container whose home it shares (itself, or an outer one)
     parent: dict[str, str] = field(default_factory=dict)  # unit or container: the container that calls it
 
-    def is_unit(self, path: str) -> bool:
-        return path in self._unit_set
-
-    @property
-    def _unit_set(self) -> frozenset[str]:
-        return frozenset(self.paths)
-
 
 def find_units(model: Any, traces: list[Trace]) -> Units:
     """Cut the module tree where it pays.
 
-    A called module is cut into what it calls unless all weights it calls lie in plain leaves (attention, feed-forward), it
-    is a leaf itself, or it calls only some of a list of alike modules, or calls them on parts of its data (experts that
-    a router chooses among). Leaves with vectors only (norms), or no weights, are own code of their caller.
+    A called module is cut into what it calls unless all weights it calls lie in plain leaves (attention, feed-forward),
+    it is a leaf itself, or it calls only some of a list of alike modules, or calls them on parts of its data (experts
+    that a router chooses among). Leaves with vectors only (norms), or no weights, are own code of their caller.
     """
     modules = dict(model.named_modules())
-    children, parent = _called_children(traces)
+    children = _called_children(traces)
     routed = _routed(model, traces, children)
     index_inputs = {c.path for trace in traces for c in trace.calls if c.index_numel > 0}
 
@@ -93,31 +86,29 @@ def find_units(model: Any, traces: list[Trace]) -> Units:
     for name in modules:  # never called: with the nearest module that has a place
         owner.setdefault(name, _nearest(name, owner))
     repeated = {path for path in containers if _in_list(model, path)}
-    home_of = {path: path if path in repeated or not path else _outer_home(path, caller, repeated) for path in containers}
+    home_of = {p: p if p in repeated or not p else _outer_home(p, caller, repeated) for p in containers}
     order = _call_order(traces)
     paths.sort(key=lambda p: order.get(p, 0))
     return Units(tuple(paths), tuple(containers), owner, home_of, caller)
 
 
 def structure_of(module: Any) -> tuple[Any, ...]:
-    """What two modules must have in common to take the same time: class, weights' shapes and types, all the way down."""
+    """What two modules must share to take the same time: class, weights' shapes and types, all the way down."""
     return tuple(
         (name, type(m).__qualname__, tuple((n, tuple(p.shape), p.dtype) for n, p in m.named_parameters(recurse=False)))
         for name, m in module.named_modules()
     )
 
 
-def _called_children(traces: list[Trace]) -> tuple[dict[str, list[str]], dict[str, str]]:
+def _called_children(traces: list[Trace]) -> dict[str, list[str]]:
     children: dict[str, list[str]] = defaultdict(list)
-    parent: dict[str, str] = {}
     for trace in traces:
         for call in trace.calls:
             if call.parent >= 0:
                 outer = trace.calls[call.parent].path
-                parent.setdefault(call.path, outer)
                 if call.path not in children[outer]:
                     children[outer].append(call.path)
-    return children, parent
+    return children
 
 
 def _routed(model: Any, traces: list[Trace], children: dict[str, list[str]]) -> set[str]:

@@ -1,8 +1,8 @@
 """``chain``: exact for narrow graphs under ``sequential``, with memory limits: a decoder's blocks one after another.
 
 Ops are taken in their order. A state is where everything stands that later ops still need: devices of groups with ops
-or readers to come, and which devices the tensors in use have reached. Each state keeps the pairs of cost and memory that
-no other beats in both. Pure NumPy: nothing to compile, so the answer is there in a second or two.
+or readers to come, and which devices the tensors in use have reached. Each state keeps the pairs of cost and memory
+that no other beats in both. Pure NumPy: nothing to compile, so the answer is there in a second or two.
 """
 
 from __future__ import annotations
@@ -158,10 +158,7 @@ class _Search:
         return self._kept(gathered)
 
     def _kept(self, gathered: dict[State, list[Labels]]) -> dict[State, Labels]:
-        merged = {
-            key: self._pareto(Labels(*(np.concatenate(columns) for columns in zip(*parts, strict=True))))
-            for key, parts in gathered.items()
-        }
+        merged = {key: self._pareto(_joined(parts)) for key, parts in gathered.items()}
         if len(merged) > MOST_STATES:
             self.is_exact = False
             best = sorted(merged, key=lambda k: float(merged[k].cost_s.min()))[:MOST_STATES]
@@ -181,7 +178,7 @@ class _Search:
         if len(chosen) > MOST_LABELS:
             self.is_exact = False
             chosen = chosen[np.linspace(0, len(chosen) - 1, MOST_LABELS).astype(np.int64)]
-        return Labels(*(column[chosen] for column in labels))
+        return _taken(labels, chosen)
 
     def _undominated(self, labels: Labels, order: NDArray[np.int64]) -> NDArray[np.int64]:
         kept: list[int] = []
@@ -204,3 +201,11 @@ class _Search:
         if a.from_host[target] >= 0:
             seconds += float(a.copy_s[tensor, a.from_host[target]])
         return seconds
+
+
+def _joined(parts: list[Labels]) -> Labels:
+    return Labels._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+
+
+def _taken(labels: Labels, index: NDArray[np.int64]) -> Labels:
+    return Labels._make(column[index] for column in labels)
