@@ -9,8 +9,8 @@ random, in bf16 (GPT-2 and BERT in f32). Decode is one token after a prompt of 1
 last logits are asked for where the model can. Inputs come from the CPU and results go back there, for everyone.
 Accelerate gets the cap less the working memory as max_memory. By hand means forward hooks that move tensors: the fewest
 layers, or the fewest feed-forward (expert) blocks, that let the rest fit are kept on the CPU and computed there. Ours:
-fit for the phase, then dispatch. All variants run in turns, in random order, slow ones in fewer rounds. Rows are written
-one by one.
+fit for the phase, then dispatch. All variants run in turns, in random order, slow ones in fewer rounds. Rows are
+written one by one. --pretend runs the same on tiny models with a GPU that is only a name: good for trying the script.
 """
 
 from __future__ import annotations

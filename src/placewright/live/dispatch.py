@@ -8,6 +8,7 @@ device and forward. Modules that nothing crosses are left as they are. :func:`un
 from __future__ import annotations
 
 import weakref
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,29 +16,37 @@ import torch
 from placewright.errors import InputError
 from placewright.live import caches
 from placewright.live.module_graph import INPUT, METADATA, OUTPUT, LiveModel, owners_of_weights
+from placewright.live.storage import is_mapped, map_weights
 from placewright.live.streaming import StreamedWeights, stream_units
 from placewright.live.transfer import Backend, TorchBackend
 from placewright.placement import Placement
+from placewright.text import shown
 
 ATTRIBUTE = "_placewright_dispatch"
 STREAMED = " streamed"  # a device's name with this behind it: computes there, its weights wait in host memory
 DISK = "disk"  # computes on the CPU, weights mapped from a file
 
 
-def dispatch(model: Any, placement: Placement, *, backend: Backend | None = None, keep_weights: bool = False) -> Any:
+def dispatch(
+    model: Any,
+    placement: Placement,
+    *,
+    backend: Backend | None = None,
+    keep_weights: bool = False,
+    offload_folder: str | Path | None = None,
+) -> Any:
     """Put every unit of the model on its device and let forwards cross where they must; returns the model.
 
-    ``keep_weights`` keeps the weights where they were as well, so that taking them back costs nothing.
+    ``keep_weights`` keeps the weights where they were as well, so that taking them back costs nothing. Units on
+    ``disk`` are written to ``offload_folder`` and mapped from there, unless they were loaded so.
     """
-    if hasattr(model, ATTRIBUTE):
-        undispatch(model)
-    live = placement.problem.graph.metadata.get(METADATA)
-    if not isinstance(live, LiveModel):
-        raise InputError("this placement is not of a live model: make it with placewright.torch.fit")
+    undispatch(model)
+    live = live_of(placement)
     if placement.device_of_op is None or not placement.is_valid:
         reason = "; ".join(f.message for f in placement.faults[:3]) or placement.note
         raise InputError(f"an invalid placement cannot be run: {reason}")
-    setattr(model, ATTRIBUTE, Dispatched(model, live, places_of(placement), placement, backend, keep_weights))
+    _check_model(model, live)
+    setattr(model, ATTRIBUTE, Dispatched(model, live, placement, backend, keep_weights, offload_folder))
     return model
 
 
@@ -50,10 +59,18 @@ def undispatch(model: Any) -> Any:
     return model
 
 
+def live_of(placement: Placement) -> LiveModel:
+    """What a placement of a live model knows of it."""
+    live = placement.problem.graph.metadata.get(METADATA)
+    if not isinstance(live, LiveModel):
+        raise InputError("this placement is not of a live model: make it with placewright.torch.fit")
+    return live
+
+
 def places_of(placement: Placement) -> dict[str, str]:
     """Device name of every unit and home; a home without code is where its weights are shared, or with the caller."""
     graph = placement.problem.graph
-    live: LiveModel = graph.metadata[METADATA]
+    live = live_of(placement)
     assert placement.device_of_op is not None
     names = placement.problem.cluster.device_names
     device_of_op = placement.device_of_op.tolist()
@@ -69,6 +86,15 @@ def places_of(placement: Placement) -> dict[str, str]:
     return places
 
 
+def _check_model(model: Any, live: LiveModel) -> None:
+    modules = dict(model.named_modules())
+    absent = [p for p in [*live.units.paths, *live.units.containers] if p not in modules]
+    if absent:
+        raise InputError(f"the placement is of another model: this one has no module '{shown(absent[0])}'")
+    if any(t.device.type == "meta" for t in model.parameters()):
+        raise InputError("the model's weights are on 'meta': load them with placewright.torch.load")
+
+
 class Dispatched:
     """What was done to a model."""
 
@@ -76,13 +102,14 @@ class Dispatched:
         self,
         model: Any,
         live: LiveModel,
-        places: dict[str, str],
         placement: Placement,
         backend: Backend | None,
         keep_weights: bool,
+        offload_folder: str | Path | None,
     ) -> None:
         self._backend: Backend = backend or TorchBackend()
-        self._model, self._live, self._places = model, live, places
+        self._model, self._live, self._places = model, live, places_of(placement)
+        self._offload_folder = offload_folder
         self._names = placement.problem.cluster.device_names
         self._devices = {name: self._backend.device(compute_device(name)) for name in self._names}
         self._wrapped: list[tuple[Any, Any]] = []
@@ -127,11 +154,15 @@ class Dispatched:
 
     def _store_weights(self) -> None:
         streamed: dict[str, list[Any]] = {}
+        mapped: dict[str, list[Any]] = {}
         with torch.no_grad():
             for tensor, holders in owners_of_weights(self._model, self._live.units).values():
                 place = self._places[holders[0]]
                 if place.endswith(STREAMED):
                     streamed.setdefault(holders[0], []).append(tensor)
+                    continue
+                if place == DISK and not is_mapped(tensor):
+                    mapped.setdefault(holders[0], []).append(tensor)
                     continue
                 device = self._devices[place]
                 if self._backend.is_on(tensor, device):
@@ -139,11 +170,22 @@ class Dispatched:
                 old = tensor.data if self._keep else self._backend.device_of(tensor)
                 tensor.data = self._backend.store(tensor.data, device)
                 self._old_weights.append((tensor, old))
+            for path, tensors in mapped.items():
+                self._map(path, tensors)
         for device in dict.fromkeys(self.device_of(p) for p in streamed):
             paths = [p for p in self._live.units.paths if p in streamed and self.device_of(p) == device]
-            made = stream_units([streamed[p] for p in paths], device)
+            made = stream_units([streamed[p] for p in paths], device, self._backend)
             self._streamed.update(zip(paths, made, strict=True))
             self._first_streamed.append(made[0])
+
+    def _map(self, path: str, tensors: list[Any]) -> None:
+        if self._offload_folder is None:
+            raise InputError(f"'{shown(path)}' goes to disk: name an offload_folder to keep its weights in")
+        names = {str(i): t.data for i, t in enumerate(tensors)}
+        views = map_weights(names, Path(self._offload_folder) / f"{path}.safetensors")
+        for i, tensor in enumerate(tensors):
+            self._old_weights.append((tensor, tensor.data if self._keep else self._backend.device_of(tensor)))
+            tensor.data = views[str(i)]
 
     def _wrap(self, placement: Placement) -> None:
         modules = dict(self._model.named_modules())

@@ -9,8 +9,10 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import torch
 
 from placewright.live.dispatch import ATTRIBUTE, dispatch, undispatch
+from placewright.live.transfer import Backend
 from placewright.live.workload import Workload
 from placewright.placement import Placement
 
@@ -30,22 +32,26 @@ class Finalist:
 
 
 def run_finalist(
-    model: Any, placement: Placement, workloads: list[Workload], name: str, limits: dict[str, float]
+    model: Any,
+    placement: Placement,
+    workloads: list[Workload],
+    name: str,
+    limits: dict[str, float],
+    backend: Backend,
 ) -> Finalist:
     """Dispatch, run every workload some times, take back."""
-    import torch
-
-    cuda = [d for d in limits if d.startswith("cuda") and torch.cuda.is_available()]
+    devices = [backend.device(d) for d in limits]
+    gpus = {d: backend.device(d) for d in limits if backend.is_gpu(backend.device(d))}
     seconds, peak, why = 0.0, 0.0, ""
-    before = {d: torch.cuda.memory_allocated(d) for d in cuda}
+    before = {d: torch.cuda.memory_allocated(d) for d in gpus}
     try:
-        dispatch(model, placement, keep_weights=True)
-        for device in cuda:
+        dispatch(model, placement, backend=backend, keep_weights=True)
+        for device in gpus:
             torch.cuda.reset_peak_memory_stats(device)
         for work in workloads:
             getattr(model, ATTRIBUTE).bring_caches(work.caches)
-            seconds += work.count * median(timed(lambda work=work: work.run(model), RUNS, cuda))
-        for device in cuda:
+            seconds += work.count * median(timed(lambda work=work: work.run(model), devices, backend))
+        for device in gpus:
             used = float(torch.cuda.max_memory_allocated(device) - before[device])
             peak = max(peak, used)
             if used > limits[device]:
@@ -55,21 +61,19 @@ def run_finalist(
     finally:
         undispatch(model)
         gc.collect()
-        if cuda:
+        if gpus:
             torch.cuda.empty_cache()
     return Finalist(name, placement, seconds, peak, why)
 
 
-def timed(run: Any, repeats: int, cuda: list[str]) -> list[float]:
+def timed(run: Any, devices: list[Any], backend: Backend) -> list[float]:
     """Seconds of some runs after two that do not count; a run ends when every device is done."""
-    import torch
-
-    samples = []
-    for number in range(repeats + 2):
+    samples: list[float] = []
+    for number in range(RUNS + 2):
         began = time.perf_counter()
         run()
-        for device in cuda:
-            torch.cuda.synchronize(device)
+        for device in devices:
+            backend.wait(device)
         if number > 1:
             samples.append(time.perf_counter() - began)
         if sum(samples) > ENOUGH_S and len(samples) >= 3:

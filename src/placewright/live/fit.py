@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,9 +13,9 @@ import torch
 
 from placewright.budget import Budget
 from placewright.errors import InputError
+from placewright.graph import OpGraph
 from placewright.live.analyse import analyse
 from placewright.live.candidates import by_hand
-from placewright.graph import OpGraph
 from placewright.live.dispatch import DISK, STREAMED, compute_device, places_of, undispatch
 from placewright.live.finalists import Finalist, calibrated_scales, run_finalist
 from placewright.live.live_problem import CostTable, Place, disk_costs, live_problem, streamed_costs
@@ -22,6 +23,7 @@ from placewright.live.measure import Costs, measure_copies, measure_streaming, m
 from placewright.live.modelled import modelled_table
 from placewright.live.module_graph import METADATA, LiveModel
 from placewright.live.places import find_places, reserved_bytes
+from placewright.live.transfer import Backend, TorchBackend
 from placewright.live.workload import Workload, make_workloads
 from placewright.placement import Placement, checked_placement
 from placewright.placers.base import prepare
@@ -44,6 +46,7 @@ def fit(
     finalists: int = 4,
     stream: bool = True,
     seed: int = 0,
+    backend: Backend | None = None,
 ) -> Placement:
     """Decide which block of a live model goes to which device, by measured speed.
 
@@ -53,32 +56,36 @@ def fit(
     ``{"prefill": 1, "decode": 200}``. ``devices`` are torch devices, all GPUs and the CPU unless given; ``disk`` may be
     added. ``memory`` limits them, in bytes or as "8GiB"; otherwise what is free counts. Caches are given room for
     ``new_tokens`` more. ``stream`` allows weights that wait in host memory and visit the GPU at every forward.
-    ``finalists`` candidates are run for real within about ``seconds``; 0 trusts the prediction.
+    ``finalists`` candidates are run for real within about ``seconds``; 0 trusts the prediction. ``backend`` stands for
+    torch's own devices unless given.
     """
     began = time.monotonic()
+    backend = backend or TorchBackend()
     undispatch(model)
     was_training = model.training
     model.eval()
     try:
         home = weights_device(model)
+        if home.type == "meta":
+            model = on_meta(model)
         workloads = make_workloads(model, example_inputs, phase)
         graph, graphs = analyse(model, workloads, new_tokens)
         live: LiveModel = graph.metadata[METADATA]
-        places = find_places(devices, memory, model, home)
+        places = find_places(devices, memory, model, home, backend)
         if home.type == "meta":
             places = [replace(p, reserved_bytes=reserved_bytes(p, live, None)) for p in places]
             table = modelled_table(graphs, workloads, places, weights_dtype(model))
         else:
-            places, table = _measured(model, live, workloads, places, home)
-        search = _Search(graphs, {w.phase: w.count for w in workloads}, _caller(workloads, home), placer, seed)
+            places, table = _measured(model, live, workloads, places, home, backend)
+        search = _Search(graphs, {w.phase: w.count for w in workloads}, callers_device(workloads, home), placer, seed)
         search.add(places, table)
-        streaming = _with_streaming(places, table, live) if stream else None
+        streaming = with_streaming(places, table, live) if stream else None
         if streaming is not None:
             search.add(*streaming)
         if home.type == "meta" or finalists < 1 or len(places) < 2:
             answer = search.best()
         else:
-            answer = search.run(model, workloads, finalists, began + seconds)
+            answer = search.run(model, workloads, finalists, began + seconds, backend)
         return replace(answer, seconds=time.monotonic() - began)
     finally:
         model.train(was_training)
@@ -101,7 +108,7 @@ class _Search:
         found = self._solved({})
         return min(found, key=lambda p: (not p.is_valid, p.value))
 
-    def run(self, model: Any, workloads: list[Workload], finalists: int, end: float) -> Placement:
+    def run(self, model: Any, workloads: list[Workload], finalists: int, end: float, backend: Backend) -> Placement:
         """Run candidates for real, correct the costs, solve again, and name the fastest."""
         limits = {p.name: p.memory_bytes for p in self._settings[0][0] if not p.is_host}
         found = self._solved({})
@@ -110,14 +117,14 @@ class _Search:
         first_predicted_s = min(p.value for p in found if p.is_valid)
         for name, placement in self._ranked(found)[:finalists]:
             if not self._ran or time.monotonic() < end:
-                self._ran.append(run_finalist(model, placement, workloads, name, limits))
+                self._ran.append(run_finalist(model, placement, workloads, name, limits, backend))
         scales = calibrated_scales(self._ran)
         again = self._solved(scales)
         for name, placement in self._ranked(again)[:2]:
             fastest = min(f.seconds for f in self._ran)
             is_known = any(_same(f.placement, placement) for f in self._ran)
             if not is_known and placement.value < fastest and time.monotonic() < end:
-                self._ran.append(run_finalist(model, placement, workloads, name, limits))
+                self._ran.append(run_finalist(model, placement, workloads, name, limits, backend))
         winner = min(self._ran, key=lambda f: f.seconds)
         if not np.isfinite(winner.seconds):
             raise InputError(f"no candidate could be run; the first: {winner.why}")
@@ -178,6 +185,13 @@ def _same(a: Placement, b: Placement) -> bool:
     return places_of(a) == places_of(b)
 
 
+def on_meta(model: Any) -> Any:
+    """The model, or where buffers are real a copy of it, with everything on ``meta``."""
+    if all(b.device.type == "meta" for b in model.buffers()):
+        return model
+    return copy.deepcopy(model).to("meta")
+
+
 def weights_device(model: Any) -> Any:
     """The one device that all weights are on."""
     found = {t.device for t in [*model.parameters()]}
@@ -188,7 +202,7 @@ def weights_device(model: Any) -> Any:
     return found.pop()
 
 
-def _caller(workloads: list[Workload], home: Any) -> str:
+def callers_device(workloads: list[Workload], home: Any) -> str:
     """Where inputs come from and results go to."""
     tensors = [v for w in workloads for v in [*w.args, *w.kwargs.values()] if isinstance(v, torch.Tensor)]
     device = tensors[0].device if tensors else home
@@ -204,7 +218,7 @@ def weights_dtype(model: Any) -> Any:
 
 
 def _measured(
-    model: Any, live: LiveModel, workloads: list[Workload], places: list[Place], home: Any
+    model: Any, live: LiveModel, workloads: list[Workload], places: list[Place], home: Any, backend: Backend
 ) -> tuple[list[Place], CostTable]:
     """Costs on every device, and the places with what is kept from weights there."""
     costs: dict[tuple[str, str], Costs] = {}
@@ -212,25 +226,26 @@ def _measured(
     rates: dict[str, float] = {}
     finished: list[Place] = []
     for work in workloads:
-        costs[work.phase, str(home)] = measure_whole(model, live, work, home)
+        costs[work.phase, str(home)] = measure_whole(model, live, work, home, backend)
     for place in sorted(places, key=lambda p: p.name == DISK):
-        device = torch.device(compute_device(place.name))
+        device = backend.device(compute_device(place.name))
         for work in workloads:
             if place.name == DISK:
                 costs[work.phase, DISK] = disk_costs(costs[work.phase, "cpu"], live, DISK_BYTES_PER_S)
-            elif device != home:
+            elif place.name != str(home):
                 room = place.memory_bytes - reserved_bytes(place, live, None)
                 base = costs[work.phase, str(home)]
-                costs[work.phase, place.name] = measure_visits(model, live, work, device, room, base)
-        if device.type == "cuda":
-            copies[place.name] = measure_copies(device)
-            rates[place.name] = measure_streaming(device)
+                costs[work.phase, place.name] = measure_visits(model, live, work, device, backend, room, base)
+        if not place.is_host:
+            copies[place.name] = measure_copies(device, backend)
+        if backend.is_gpu(device):
+            rates[place.name] = measure_streaming(device, backend)
         workspace = max(costs[w.phase, place.name].workspace_bytes for w in workloads)
         finished.append(replace(place, reserved_bytes=reserved_bytes(place, live, workspace)))
     return finished, CostTable(costs, copies, rates)
 
 
-def _with_streaming(places: list[Place], table: CostTable, live: LiveModel) -> tuple[list[Place], CostTable] | None:
+def with_streaming(places: list[Place], table: CostTable, live: LiveModel) -> tuple[list[Place], CostTable] | None:
     """The same with a second entry for each GPU that cannot hold everything, but two of the largest units besides."""
     total = sum(live.weight_bytes.values()) + sum(live.cache_bytes.values())
     window = 2.0 * max(live.weight_bytes.get(p, 0.0) for p in live.units.paths)

@@ -17,7 +17,8 @@ import torch
 
 from placewright.live import caches
 from placewright.live.module_graph import LiveModel
-from placewright.live.transfer import TorchBackend
+from placewright.live.trace import flat_tensors
+from placewright.live.transfer import Backend
 from placewright.live.units import structure_of
 from placewright.live.workload import Workload
 from placewright.profile import CopyCurve
@@ -40,8 +41,9 @@ class Costs:
 class Clock:
     """Notes when modules are entered and left: host time, or the GPU's own time by events."""
 
-    def __init__(self, device: Any) -> None:
-        self._device = device
+    def __init__(self, device: Any, backend: Backend) -> None:
+        self._device, self._backend = device, backend
+        self._by_events = backend.is_gpu(device)
         self._marks: list[tuple[str, bool, Any]] = []
         self._handles: list[Any] = []
 
@@ -59,7 +61,7 @@ class Clock:
         self._marks = []
 
     def _noter(self, path: str, enters: bool) -> Callable[..., None]:
-        if self._device.type == "cuda":
+        if self._by_events:
 
             def note(*_: Any) -> None:
                 event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -75,8 +77,7 @@ class Clock:
 
     def exclusive_s(self) -> dict[str, float]:
         """Seconds in each module less those in marked modules it called; summed over its calls."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        self._backend.wait(self._device)
         spent: dict[str, float] = {}
         stack: list[list[Any]] = []
         for path, enters, mark in self._marks:
@@ -84,19 +85,19 @@ class Clock:
                 stack.append([path, mark, 0.0])
                 continue
             name, began, inner = stack.pop()
-            whole = began.elapsed_time(mark) / 1e3 if self._device.type == "cuda" else mark - began
+            whole = began.elapsed_time(mark) / 1e3 if self._by_events else mark - began
             spent[name] = spent.get(name, 0.0) + max(0.0, whole - inner)
             if stack:
                 stack[-1][2] += whole
         return spent
 
 
-def measure_whole(model: Any, live: LiveModel, work: Workload, device: Any) -> Costs:
+def measure_whole(model: Any, live: LiveModel, work: Workload, device: Any, backend: Backend) -> Costs:
     """Clock whole forwards of a model that lies on one device."""
     modules = dict(model.named_modules())
-    clock = Clock(device)
+    clock = Clock(device, backend)
     places = [*live.units.paths, *live.units.containers]
-    plain_s, repeats = _plain_s(lambda: work.run(model), device)
+    plain_s, repeats = _plain_s(lambda: work.run(model), device, backend)
     clock.attach((path, modules[path]) for path in places)
     samples: list[dict[str, float]] = []
     try:
@@ -119,8 +120,13 @@ def measure_whole(model: Any, live: LiveModel, work: Workload, device: Any) -> C
     return costs
 
 
-def measure_visits(model: Any, live: LiveModel, work: Workload, device: Any, room_bytes: float, base: Costs) -> Costs:
-    """Let one representative of each kind of block visit a device; own code outside of blocks is scaled from ``base``."""
+def measure_visits(
+    model: Any, live: LiveModel, work: Workload, device: Any, backend: Backend, room_bytes: float, base: Costs
+) -> Costs:
+    """Let one representative of each kind of block visit a device; own code outside of blocks is scaled from ``base``.
+
+    A block that the room does not hold has no cost there: it cannot be placed there either.
+    """
     modules = dict(model.named_modules())
     targets = _targets(modules, live, room_bytes)
     inputs = _captured(model, work, [path for path, _ in targets], modules)
@@ -133,7 +139,7 @@ def measure_visits(model: Any, live: LiveModel, work: Workload, device: Any, roo
         shapes = tuple(tuple(t.shape) for t in _tensors((args, kwargs)))
         key = (structure_of(modules[path]), shapes)
         if key not in measured:
-            measured[key], extra = _visit(modules[path], path, args, kwargs, live, device)
+            measured[key], extra = _visit(modules[path], path, args, kwargs, live, device, backend)
             costs.workspace_bytes = max(costs.workspace_bytes, extra)
         for inner, seconds in measured[key].items():
             full = f"{path}.{inner}" if inner and path else path or inner
@@ -151,37 +157,38 @@ def measure_visits(model: Any, live: LiveModel, work: Workload, device: Any, roo
     return costs
 
 
-def measure_copies(device: Any) -> dict[str, CopyCurve]:
-    """Copies from host memory and back, as dispatching makes them: ``in`` and ``out``."""
-    backend, host = TorchBackend(), torch.device("cpu")
+def measure_copies(device: Any, backend: Backend) -> dict[str, CopyCurve]:
+    """Copies from host memory and back, as dispatching makes them after a kernel: ``in`` and ``out``."""
+    host = backend.device("cpu")
     seconds: dict[str, list[float]] = {"in": [], "out": []}
-    trigger = torch.ones(8, device=device)
     with torch.no_grad():
+        trigger = backend.store(torch.ones(8), device)
         for size in COPY_SIZES:
-            here, there = torch.ones(size, dtype=torch.uint8), torch.ones(size, dtype=torch.uint8, device=device)
+            here = torch.ones(size, dtype=torch.uint8)
+            there = backend.store(here, device)
             for way, tensor, target in (("in", here, device), ("out", there, host)):
                 samples = []
                 for _ in range(12):
-                    torch.cuda.synchronize(device)
+                    backend.wait(device)
                     began = time.perf_counter()
                     trigger.add_(1)
                     backend.move([tensor], target)
-                    torch.cuda.synchronize(device)
+                    backend.wait(device)
                     samples.append(time.perf_counter() - began)
                 seconds[way].append(median(samples[2:]))
     return {way: CopyCurve(tuple(float(s) for s in COPY_SIZES), tuple(values)) for way, values in seconds.items()}
 
 
-def measure_streaming(device: Any, size_bytes: int = 1 << 28) -> float:
+def measure_streaming(device: Any, backend: Backend, size_bytes: int = 1 << 27) -> float:
     """Bytes per second from pinned host memory to a GPU."""
-    host = torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
-    there = torch.empty(size_bytes, dtype=torch.uint8, device=device)
+    host = torch.ones(size_bytes, dtype=torch.uint8).pin_memory()
+    there = backend.store(host, device)
     best = float("inf")
     for _ in range(4):
-        torch.cuda.synchronize(device)
+        backend.wait(device)
         began = time.perf_counter()
         there.copy_(host, non_blocking=True)
-        torch.cuda.synchronize(device)
+        backend.wait(device)
         best = min(best, time.perf_counter() - began)
     return size_bytes / best
 
@@ -236,22 +243,21 @@ def _captured(model: Any, work: Workload, paths: list[str], modules: dict[str, A
 
 
 def _visit(
-    module: Any, path: str, args: Any, kwargs: Any, live: LiveModel, device: Any
+    module: Any, path: str, args: Any, kwargs: Any, live: LiveModel, device: Any, backend: Backend
 ) -> tuple[dict[str, float], float]:
     """Seconds inside one module on another device by path relative to it, and the memory it took besides weights."""
-    backend = TorchBackend()
     tensors = {id(t): t for t in [*module.parameters(), *module.buffers()]}.values()
     old = [(t, t.data) for t in tensors]
-    is_cuda = device.type == "cuda"
+    is_gpu = backend.is_gpu(device)
     prefix = path + "." if path else ""
     inside = [p for p in [*live.units.paths, *live.units.containers] if p == path or p.startswith(prefix)]
     inner = {p: p[len(prefix) :] if p != path else "" for p in inside}
-    clock = Clock(device)
+    clock = Clock(device, backend)
     try:
         with torch.no_grad():
             for t, data in old:
-                t.data = data.to(device)
-            args, kwargs = _on_device((args, kwargs), device)
+                t.data = backend.store(data, device)
+            args, kwargs = _on_device((args, kwargs), device, backend)
             held = [v for v in [*args, *kwargs.values()] if caches.is_cache(v)]
             for cache in held:
                 caches.bring(cache, dict.fromkeys(range(_layers(cache)), device), backend)
@@ -262,18 +268,18 @@ def _visit(
                 module(*args, **kwargs)
                 state.restore()
 
-            if is_cuda:
+            if is_gpu:
                 torch.cuda.synchronize(device)
                 torch.cuda.reset_peak_memory_stats(device)
                 before = torch.cuda.memory_allocated(device)
             samples: list[dict[str, float]] = []
-            plain_s, repeats = _plain_s(run, device)
+            plain_s, repeats = _plain_s(run, device, backend)
             clock.attach((inner[p], submodules[inner[p]]) for p in inside)
             for _ in range(repeats):
                 clock.start()
                 run()
                 samples.append(clock.exclusive_s())
-            extra = float(torch.cuda.max_memory_allocated(device) - before) if is_cuda else 0.0
+            extra = float(torch.cuda.max_memory_allocated(device) - before) if is_gpu else 0.0
     finally:
         clock.detach()
         for t, data in old:
@@ -286,22 +292,20 @@ def _visit(
     return {name: median(values) * scale for name, values in found.items()}, extra
 
 
-def _plain_s(run: Callable[[], Any], device: Any) -> tuple[float, int]:
+def _plain_s(run: Callable[[], Any], device: Any, backend: Backend) -> tuple[float, int]:
     """Seconds of one run among several that follow each other, without a clock inside, and how many those were."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    backend.wait(device)
     for _ in range(WARM_UPS):
         began = time.perf_counter()
         run()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        backend.wait(device)
         last_s = time.perf_counter() - began
     repeats = int(min(MOST_REPEATS, max(2, ENOUGH_S / last_s)))
-    if device.type == "cuda":
+    if backend.is_gpu(device):
         began = time.perf_counter()
         for _ in range(repeats):
             run()
-        torch.cuda.synchronize(device)
+        backend.wait(device)
         return (time.perf_counter() - began) / repeats, repeats
     samples = []
     for _ in range(repeats):
@@ -325,8 +329,6 @@ def _give_to_homes(costs: Costs, live: LiveModel) -> None:
 
 
 def _tensors(value: Any) -> list[Any]:
-    from placewright.live.trace import flat_tensors
-
     return [t for _, t in flat_tensors(value)]
 
 
@@ -341,15 +343,13 @@ def _detached(value: Any, *, copies_caches: bool) -> Any:
     return value
 
 
-def _on_device(value: Any, device: Any) -> Any:
+def _on_device(value: Any, device: Any, backend: Backend) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.to(device)
+        return value if backend.is_on(value, device) else backend.move([value], device)[0]
     if isinstance(value, dict):
-        return {k: _on_device(v, device) for k, v in value.items()}
-    if isinstance(value, tuple):
-        return tuple(_on_device(v, device) for v in value)
-    if isinstance(value, list):
-        return [_on_device(v, device) for v in value]
+        return {k: _on_device(v, device, backend) for k, v in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(_on_device(v, device, backend) for v in value)
     return value
 
 

@@ -13,11 +13,12 @@ from placewright.errors import InputError
 from placewright.live.dispatch import DISK
 from placewright.live.live_problem import LIBRARY_BYTES, MARGIN, Place
 from placewright.live.module_graph import LiveModel
+from placewright.live.transfer import Backend
 from placewright.text import shown
 
 
 def find_places(
-    devices: list[str] | None, memory: Mapping[str, float | str] | None, model: Any, home: Any
+    devices: list[str] | None, memory: Mapping[str, float | str] | None, model: Any, home: Any, backend: Backend
 ) -> list[Place]:
     """The devices asked for, or all GPUs and the CPU, GPUs first, each with its limit."""
     limits = {name: parse_bytes(value, f"memory of '{shown(name)}'") for name, value in (memory or {}).items()}
@@ -26,7 +27,7 @@ def find_places(
         names += [n for n in limits if n not in names and n not in ("cpu", DISK)]
         names += ["cpu"] + ([DISK] if DISK in limits else [])
     for name in names:
-        _check(name, needs_it=home.type != "meta")
+        _check(name, backend, needs_it=home.type != "meta")
     for name in limits:
         if name not in names:
             raise InputError(f"memory names '{shown(name)}', which is not among the devices: {', '.join(names)}")
@@ -46,30 +47,33 @@ def reserved_bytes(place: Place, live: LiveModel, workspace_bytes: float | None)
     return working + MARGIN * place.memory_bytes
 
 
-def _check(name: str, needs_it: bool) -> None:
+def _check(name: str, backend: Backend, needs_it: bool) -> None:
     if name in ("cpu", DISK):
         return
     try:
-        device = torch.device(name)
+        is_here = backend.has(name)
     except RuntimeError as error:
         raise InputError(f"'{shown(name)}' is not a torch device: expected cpu, disk, cuda:0, …") from error
-    if device.type == "cuda" and device.index is None:
-        raise InputError(f"device '{shown(name)}' has no number: write cuda:0")
-    if needs_it and device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise InputError(f"device '{shown(name)}' is not on this machine, which has {torch.cuda.device_count()} GPUs")
+    if name == "cuda":
+        raise InputError("device 'cuda' has no number: write cuda:0")
+    if needs_it and not is_here:
+        raise InputError(f"device '{shown(name)}' is not on this machine")
 
 
-def _free_bytes(name: str, model: Any, home: Any) -> float:
-    """What is free now, and what the model itself already takes there."""
+def _free_bytes(name: str, model: Any, home: Any, backend: Backend) -> float:
+    """What is free now, and what the model itself already takes there; infinite where nobody knows."""
     own = sum(t.numel() * t.element_size() for t in model.parameters()) if str(home) == name else 0
-    device = torch.device("cpu") if name == DISK else torch.device(name)
-    if device.type == "cuda" and (device.index or 0) < torch.cuda.device_count():
-        return float(torch.cuda.mem_get_info(device)[0]) + own
-    if name != "cpu":
+    if name == "cpu":
+        return _free_host_bytes() + own
+    if name == DISK or not backend.has(name) or not backend.is_gpu(backend.device(name)):
         return math.inf
+    return float(torch.cuda.mem_get_info(backend.device(name))[0]) + own
+
+
+def _free_host_bytes() -> float:
     try:
         with open("/proc/meminfo") as file:
             lines = dict(line.split(":", 1) for line in file)
-        return float(lines["MemAvailable"].split()[0]) * 1024 + own
+        return float(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return math.inf

@@ -7,14 +7,16 @@ from typing import Any
 
 import torch
 
+from placewright.live.transfer import Backend
+
 ALIGNMENT = 256
 
 
 class Slot:
     """Room on the GPU for the weights of one unit at a time."""
 
-    def __init__(self, size_bytes: int, device: Any) -> None:
-        self.buffer = torch.empty(size_bytes, dtype=torch.uint8, device=device)
+    def __init__(self, size_bytes: int, device: Any, backend: Backend) -> None:
+        self.buffer = backend.store(torch.empty(size_bytes, dtype=torch.uint8), device)
         self.released: Any = None  # the event after which the room may be written again
 
 
@@ -71,10 +73,10 @@ class StreamedWeights:
             tensor.data = old
 
 
-def stream_units(weights: list[list[Any]], device: Any) -> list[StreamedWeights]:
+def stream_units(weights: list[list[Any]], device: Any, backend: Backend) -> list[StreamedWeights]:
     """Make the weights of some units, in running order, visitors of a device."""
     sizes = [streamed_bytes([t.numel() * t.element_size() for t in tensors]) for tensors in weights]
-    slots = [Slot(max(sizes), device) for _ in range(min(2, len(weights)))]
+    slots = [Slot(max(sizes), device, backend) for _ in range(min(2, len(weights)))]
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     units = [StreamedWeights(t, device, slots[i % len(slots)], stream) for i, t in enumerate(weights)]
     for unit, following in pairwise(units):

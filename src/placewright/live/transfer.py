@@ -27,6 +27,15 @@ class Backend(Protocol):
     def store(self, tensor: Any, device: Any) -> Any:
         """A weight on another device."""
 
+    def wait(self, device: Any) -> None:
+        """Return when the device has done all it was given."""
+
+    def is_gpu(self, device: Any) -> bool:
+        """Whether the device works beside the host, with memory and streams that torch.cuda knows."""
+
+    def has(self, name: str) -> bool:
+        """Whether the device is on this machine."""
+
 
 class TorchBackend:
     """torch's own devices: host copies are pinned, copies to a GPU do not wait, one wait for all copies from it."""
@@ -60,6 +69,17 @@ class TorchBackend:
 
     def store(self, tensor: Any, device: Any) -> Any:
         return tensor.to(device)
+
+    def wait(self, device: Any) -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    def is_gpu(self, device: Any) -> bool:
+        return bool(device.type == "cuda")
+
+    def has(self, name: str) -> bool:
+        device = torch.device(name)
+        return device.type == "cpu" or (device.type == "cuda" and (device.index or 0) < torch.cuda.device_count())
 
     def _to_gpu(self, tensor: Any, device: Any) -> Any:
         if tensor.device.type == "cpu" and not tensor.is_pinned() and _bytes(tensor) >= PINNED_FROM_BYTES:
