@@ -1,4 +1,4 @@
-"""Live PyTorch models: ``fit`` decides which block goes where, ``dispatch`` runs the model so, ``undispatch`` undoes it.
+"""Live PyTorch models: ``fit`` decides which block goes where, ``dispatch`` runs it so, ``undispatch`` undoes that.
 
 placement = placewright.torch.fit(model, inputs, memory={"cuda:0": "8GiB"}, phase="decode")
 placewright.torch.dispatch(model, placement)

@@ -148,7 +148,12 @@ class Dispatched:
             stream.close()
         with torch.no_grad():
             for tensor, old in self._old_weights:
-                tensor.data = old if self._keep else self._backend.store(tensor.data, old)
+                if self._keep:
+                    tensor.data = old
+                    continue
+                back = self._backend.store(tensor.data, old)
+                is_same = back.data_ptr() == tensor.data_ptr()  # mapped from disk: give it memory of its own
+                tensor.data = back.clone() if is_same else back
         self._wrapped, self._old_weights, self._streamed, self._first_streamed = [], [], {}, []
         self._copies.clear()
 

@@ -80,7 +80,7 @@ def modelled_problem(
 
 
 def empty_model(folder: str | Path) -> Any:
-    """The model of a checkpoint folder, parameters on ``meta``, buffers real; in the type that its configuration names."""
+    """The model of a checkpoint folder in its own type: parameters on ``meta``, buffers real."""
     if find_spec("transformers") is None:
         raise MissingExtraError("transformers", "hf")
     import transformers
@@ -138,9 +138,7 @@ def _phases(text: str) -> str | dict[str, float]:
         try:
             counts[name] = float(count or 1)
         except ValueError:
-            raise InputError(
-                f"phase '{shown(text)}': expected NAME:COUNT,…, for example prefill:1,decode:200"
-            ) from None
+            raise InputError(f"phase '{shown(text)}': expected NAME:COUNT,…, such as prefill:1,decode:200") from None
     return counts
 
 

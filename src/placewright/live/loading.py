@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 
 from placewright.errors import InputError
 from placewright.files import read_json
-from placewright.live.dispatch import DISK, dispatch, live_of, places_of
+from placewright.live.dispatch import DISK, STREAMED, dispatch, live_of, places_of
 from placewright.live.hf import empty_model
 from placewright.live.storage import map_weights, mark_mapped
 from placewright.live.transfer import Backend, TorchBackend
@@ -46,14 +47,14 @@ def load(
         owner = live.units.owner[name.rpartition(".")[0]]
         place = places[owner if owner in places else live.units.home_of[owner]]
         tensor = read().to(old.dtype)
-        if place != DISK:
-            tensor = _own_memory(tensor) if place == "cpu" or backend.device(place) == "cpu" else tensor
-        elif not is_mapped:
+        if place == DISK and not is_mapped:
             if offload_folder is None:
                 raise InputError(f"'{shown(name)}' goes to disk in a form the checkpoint lacks: name an offload_folder")
             tensor = map_weights({name: tensor}, Path(offload_folder) / f"{name}.safetensors")[name]
-        if place not in (DISK, "cpu"):
-            tensor = backend.store(tensor, backend.device(_resting(place)))
+        elif place == "cpu" or place.endswith(STREAMED):
+            tensor = tensor.clone()  # memory of its own: the file can be let go
+        elif place != DISK:
+            tensor = backend.store(tensor, backend.device(place))
         loaded[id(old)] = _set(module, attribute, tensor, old)
         if place == DISK:
             mark_mapped(loaded[id(old)])
@@ -63,16 +64,6 @@ def load(
         raise InputError(f"{shown(str(folder), 200)}: the checkpoint lacks {shown_list(left, 3)}")
     gc.collect()
     return dispatch(model, placement, backend=backend, offload_folder=offload_folder)
-
-
-def _resting(place: str) -> str:
-    from placewright.live.dispatch import STREAMED
-
-    return "cpu" if place.endswith(STREAMED) else place
-
-
-def _own_memory(tensor: Any) -> Any:
-    return tensor.clone()
 
 
 def _set(module: Any, attribute: str, tensor: Any, old: Any) -> Any:
@@ -130,8 +121,6 @@ def _converted(model: Any, keys: dict[str, Any], missing: set[str]) -> dict[str,
         raise InputError(
             f"the checkpoint's names do not fit the model: it lacks {shown_list(sorted(missing), 3)}"
         ) from None
-    from copy import deepcopy
-
     transforms = get_model_conversion_mapping(model)
     renamings = [t for t in transforms if isinstance(t, WeightRenaming)]
     converters = [t for t in transforms if isinstance(t, WeightConverter)]

@@ -1,4 +1,4 @@
-"""Weights on disk: written once, then mapped, so that only what is read takes memory and the system may drop it again."""
+"""Weights on disk: written once, then mapped: what is read takes memory, and the system may drop it again."""
 
 from __future__ import annotations
 
