@@ -19,8 +19,10 @@ import argparse
 import copy
 import gc
 import json
+import tempfile
 import time
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 
 from h200_predicted_measured import setting_of
@@ -73,6 +75,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0, help="for everything")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--small", action="store_true", help="tiny models")
+    parser.add_argument("--pretend", action="store_true", help="tiny models and a GPU that is only a name")
     parser.add_argument("--resume", type=Path, nargs="*", default=[], help="results: what they hold is not run again")
     parser.add_argument("--draw", type=Path, nargs="*", help="results of earlier runs: only print their table")
     options = parser.parse_args()
@@ -80,7 +83,14 @@ def main() -> None:
         print(table(merged(options.draw)))
         return
     options.output.mkdir(parents=True, exist_ok=True)
-    measure_all(options)
+    if not options.pretend:
+        measure_all(options)
+        return
+    from placewright.testing.tagged_devices import pretended_cuda
+
+    options.small = True
+    with pretended_cuda():
+        measure_all(options)
 
 
 def merged(paths: list[Path]) -> dict:
@@ -113,7 +123,7 @@ def measure_all(options: argparse.Namespace) -> None:
             continue
         start = time.monotonic()
         try:
-            setting = Setting(name, *known[name])
+            setting = Setting(name, *known[name], options.pretend)
             built_s = time.monotonic() - start
             print(f"{name}: built, {setting.parameters / 1e9:.2f} G parameters, {built_s:.0f} s", flush=True)
             for cap, phase in wanted:
@@ -175,16 +185,19 @@ def free() -> None:
 class Setting:
     """A model with random weights on the CPU and, if there is one, on the GPU."""
 
-    def __init__(self, name, make, config, dtype, phases, blocks) -> None:
+    def __init__(self, name, make, config, dtype, phases, blocks, pretend) -> None:
         import torch
 
-        self.name, self.blocks = name, blocks
-        self.gpu = torch.device("cuda:0") if torch.cuda.is_available() else None
+        from placewright.live.transfer import TorchBackend
+
+        self.name, self.blocks, self.pretend = name, blocks, pretend
+        self.gpu = torch.device("cuda:0") if torch.cuda.is_available() else "cuda:0" if pretend else None
+        self.margin_bytes = 2**16 if pretend else 2**26
         torch.manual_seed(0)
         old = torch.get_default_dtype()
         torch.set_default_dtype(dtype)
         try:
-            with torch.device(self.gpu or "cpu"):
+            with torch.device("cpu" if pretend else self.gpu or "cpu"):
                 made = make(config).eval()
         finally:
             torch.set_default_dtype(old)
@@ -193,6 +206,14 @@ class Setting:
         self.bytes = sum(p.numel() * p.element_size() for p in made.parameters())
         self.on_gpu = made if self.gpu else None
         self.on_cpu = clone(made).to("cpu") if self.gpu else made
+        self.backend = TorchBackend()
+        if pretend:
+            from placewright.testing.tagged_devices import TaggedDevices
+
+            self.backend = TaggedDevices(made, gpus=("cuda:0",))
+            self.on_gpu = clone(made)
+            for t in [*self.on_gpu.parameters(), *self.on_gpu.buffers()]:
+                t.data = self.backend.store(t.data, "cuda:0")
         self.vocabulary = config.vocab_size
         self.generator = torch.Generator().manual_seed(1)
         self.prompts = {
@@ -227,7 +248,7 @@ class Variant:
 
         from placewright.live.caches import CacheState
 
-        self.model, self.device, self.gpu = model, device, setting.gpu
+        self.model, self.device, self.gpu, self.backend = model, device, setting.gpu, setting.backend
         self.inputs = setting.inputs(phase)
         self.state = None
         self.before = torch.cuda.memory_allocated() if self.gpu else 0
@@ -250,16 +271,19 @@ class Variant:
         self.peak_bytes = torch.cuda.max_memory_allocated() - self.before if self.gpu else 0
 
     def _forward(self, inputs):
+
         import torch
 
-        moved = {k: v.to(self.device) if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
-        return self.model(**moved)
+        with (
+            self.backend if isinstance(self.backend, torch.utils._python_dispatch.TorchDispatchMode) else nullcontext()
+        ):
+            return self.model(**moved(inputs, self.device, self.backend))
 
     def __call__(self):
         import torch
 
         with torch.inference_mode():
-            logits = self._forward(self.inputs).logits[:, -1:].to("cpu")
+            logits = moved(self._forward(self.inputs).logits[:, -1:], "cpu", self.backend)
         if self.state is not None:
             self.state.restore()
         if self.gpu:
@@ -278,7 +302,7 @@ def measure_row(setting, cap, phase, end, options) -> dict:
     if setting.gpu:
         base_bytes = setting.bytes
         whole = Variant(setting, phase, setting.on_gpu, "cuda:0")
-        need = (setting.bytes + whole.peak_bytes) * 1.05 + 64 * 2**20
+        need = (setting.bytes + whole.peak_bytes) * 1.05 + setting.margin_bytes
         if cap == 1.0:
             variants["all GPU"] = whole
     else:
@@ -287,11 +311,11 @@ def measure_row(setting, cap, phase, end, options) -> dict:
     working = (whole.peak_bytes if setting.gpu else 0) + 0.02 * limit
     start = time.monotonic()
     ours_model = clone(setting.on_cpu)
-    memory = {"cuda:0": limit} if setting.gpu else None
-    placement = live.fit(ours_model, setting.inputs(phase), memory=memory, phase=phase)
+    settings = {"memory": {"cuda:0": limit}, "devices": ["cuda:0", "cpu"]} if setting.gpu else {}
+    placement = live.fit(ours_model, setting.inputs(phase), phase=phase, backend=setting.backend, **settings)
     fit_s = time.monotonic() - start
     before = torch.cuda.memory_allocated() if setting.gpu else 0
-    live.dispatch(ours_model, placement)
+    live.dispatch(ours_model, placement, backend=setting.backend)
     held = torch.cuda.memory_allocated() - before if setting.gpu else 0
     variants["ours"] = Variant(setting, phase, ours_model, "cpu")
     peaks = {"ours": held + variants["ours"].peak_bytes}
@@ -307,7 +331,8 @@ def measure_row(setting, cap, phase, end, options) -> dict:
                 before = torch.cuda.memory_allocated()
                 model, notes[name] = make()
                 held = torch.cuda.memory_allocated() - before
-                variants[name] = Variant(setting, phase, model, "cuda:0")
+                inputs_on = "cpu" if setting.pretend and name == "Accelerate" else "cuda:0"
+                variants[name] = Variant(setting, phase, model, inputs_on)
                 peaks[name] = held + variants[name].peak_bytes
             except Exception as error:
                 notes[name] = f"failed: {type(error).__name__}: {str(error)[:200]}"
@@ -381,10 +406,10 @@ def split_by_hand(setting, room_bytes, blocks):
     kept = {id(t) for m in away for t in [*m.parameters(), *m.buffers()]}
     for t in [*model.parameters(), *model.buffers()]:
         if id(t) not in kept:
-            t.data = t.data.to(setting.gpu)
+            t.data = setting.backend.store(t.data, setting.gpu)
     for m in away:
-        m.register_forward_pre_hook(lambda _, a, k: moved((a, k), "cpu"), with_kwargs=True)
-        m.register_forward_hook(lambda _, a, result: moved(result, setting.gpu))
+        m.register_forward_pre_hook(lambda _, a, k: moved((a, k), "cpu", setting.backend), with_kwargs=True)
+        m.register_forward_hook(lambda _, a, result: moved(result, setting.gpu, setting.backend))
     what = "blocks" if blocks else "layers"
     return model, f"{count} {what} of {len(numbered)} layers on the CPU"
 
@@ -394,16 +419,20 @@ def size_of(modules) -> float:
     return float(sum(t.numel() * t.element_size() for t in tensors.values()))
 
 
-def moved(value, device):
+def moved(value, device, backend):
+    """As people write it: every tensor by itself, with torch's own copy."""
     import torch
 
+    from placewright.live.transfer import TorchBackend
+
     if isinstance(value, torch.Tensor):
-        return value.to(device)
+        if isinstance(backend, TorchBackend):
+            return value.to(device)
+        return value if backend.is_on(value, device) else backend.move([value], device)[0]
     if isinstance(value, tuple):
-        return tuple(moved(v, device) for v in value)
-    if isinstance(value, dict):
-        for k in list(value):
-            value[k] = moved(value[k], device)
+        return tuple(moved(v, device, backend) for v in value)
+    if type(value) is dict:
+        return {k: moved(v, device, backend) for k, v in value.items()}
     return value
 
 
@@ -413,13 +442,15 @@ def accelerated(setting, room_bytes):
 
     model = clone(setting.on_cpu)
     no_split = getattr(model, "_no_split_modules", None) or []
+    here, beyond = ("cpu", "disk") if setting.pretend else (0, "cpu")
     device_map = infer_auto_device_map(
-        model, max_memory={0: int(room_bytes), "cpu": "100GiB"}, no_split_module_classes=list(no_split)
+        model, max_memory={here: int(room_bytes), beyond: "100GiB"}, no_split_module_classes=list(no_split)
     )
     counts: dict = {}
     for device in device_map.values():
         counts[str(device)] = counts.get(str(device), 0) + 1
-    return dispatch_model(model, device_map=device_map), f"modules by device: {counts}"
+    folder = tempfile.mkdtemp() if setting.pretend else None
+    return dispatch_model(model, device_map=device_map, offload_dir=folder), f"modules by device: {counts}"
 
 
 def table(results: dict) -> str:

@@ -43,10 +43,11 @@ def load(
 
     ``model`` is a published problem (``.json``), which brings devices and costs along, ``zoo:NAME``, ``hf:DIR`` (a
     checkpoint folder, with devices and modelled costs), an :class:`OpGraph`, a model file (``.xml``, ``.onnx``,
-    ``.pt2``) or a live model: ``openvino.Model``, ``onnx_ir.Model``, ``torch.export.ExportedProgram``, or (torch module,
-    example inputs). ``shapes`` fixes the shapes of a model's inputs by name; ``training`` asks for a training step,
-    updates by ``optimizer`` (sgd, momentum, adam) included. ``cluster`` is a preset, a TOML file or a :class:`Cluster`; costs are modelled unless a ``profile`` is
-    given. Further ``options`` are fields of :class:`Problem`, such as ``contiguous=False``.
+    ``.pt2``) or a live model: ``openvino.Model``, ``onnx_ir.Model``, ``torch.export.ExportedProgram``, or (torch
+    module, example inputs). ``shapes`` fixes the shapes of a model's inputs by name; ``training`` asks for a training
+    step, updates by ``optimizer`` (sgd, momentum, adam) included. ``cluster`` is a preset, a TOML file or a
+    :class:`Cluster`; costs are modelled unless a ``profile`` is given. Further ``options`` are fields of
+    :class:`Problem`, such as ``contiguous=False``.
 
     >>> load("zoo:chain?ops=3", cluster="p100x2", objective="throughput").execution
     'pipeline'

@@ -133,13 +133,13 @@ def test_place_takes_a_checkpoint_folder(tmp_path: Path, capsys: pytest.CaptureF
     for file in (tmp_path / "model").glob("*.safetensors*"):
         file.unlink()  # no weight is read
     source, out = f"hf:{tmp_path / 'model'}", tmp_path / "placement.json"
-    limits = ["--memory", "cuda:0=300KiB"]
+    limits = ["--memory", "cuda:0=41.2MiB"]
     assert run(["place", source, "--phase", "decode", *limits, "--placer", "chain", "-o", str(out), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert [d["name"] for d in result["devices"]] == ["cuda:0", "cpu"]
     assert result["execution"] == "sequential"
     assert result["status"] == "optimal"
-    assert run(["evaluate", f"{source}?phase=decode&memory=cuda:0=300KiB", str(out), "--json"]) == 0
+    assert run(["evaluate", f"{source}?phase=decode&memory=cuda:0=41.2MiB", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["value"] == pytest.approx(result["value"])
 
 

@@ -233,7 +233,7 @@ def _measured(
             if place.name == DISK:
                 costs[work.phase, DISK] = disk_costs(costs[work.phase, "cpu"], live, DISK_BYTES_PER_S)
             elif place.name != str(home):
-                room = place.memory_bytes - reserved_bytes(place, live, None)
+                room = place.memory_bytes - reserved_bytes(place, live, 0.0)
                 base = costs[work.phase, str(home)]
                 costs[work.phase, place.name] = measure_visits(model, live, work, device, backend, room, base)
         if not place.is_host:

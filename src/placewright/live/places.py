@@ -43,7 +43,8 @@ def reserved_bytes(place: Place, live: LiveModel, workspace_bytes: float | None)
         return 0.0
     working = live.workspace_bytes
     if not place.is_host:
-        working = max(working, workspace_bytes) if workspace_bytes else working + LIBRARY_BYTES
+        measured = LIBRARY_BYTES if workspace_bytes is None else workspace_bytes
+        working = max(measured, working + min(measured, LIBRARY_BYTES))
     return working + MARGIN * place.memory_bytes
 
 
