@@ -271,12 +271,9 @@ class Variant:
         self.peak_bytes = torch.cuda.max_memory_allocated() - self.before if self.gpu else 0
 
     def _forward(self, inputs):
+        from placewright.live.transfer import TorchBackend
 
-        import torch
-
-        with (
-            self.backend if isinstance(self.backend, torch.utils._python_dispatch.TorchDispatchMode) else nullcontext()
-        ):
+        with nullcontext() if isinstance(self.backend, TorchBackend) else self.backend:
             return self.model(**moved(inputs, self.device, self.backend))
 
     def __call__(self):

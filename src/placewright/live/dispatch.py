@@ -38,7 +38,7 @@ def dispatch(
     """Put every unit of the model on its device and let forwards cross where they must; returns the model.
 
     ``keep_weights`` keeps the weights where they were as well, so that taking them back costs nothing. Units on
-    ``disk`` are written to ``offload_folder`` and mapped from there, unless they were loaded so.
+    ``disk`` are written to ``offload_folder`` and mapped from there, unless they were loaded so or are kept.
     """
     undispatch(model)
     live = live_of(placement)
@@ -163,17 +163,16 @@ class Dispatched:
         with torch.no_grad():
             for tensor, holders in owners_of_weights(self._model, self._live.units).values():
                 place = self._places[holders[0]]
+                old = tensor.data if self._keep else self._backend.device_of(tensor)
+                device = self._devices[place]
                 if place.endswith(STREAMED):
                     streamed.setdefault(holders[0], []).append(tensor)
-                    continue
-                if place == DISK and not is_mapped(tensor):
+                elif place == DISK and not is_mapped(tensor) and not self._keep:
                     mapped.setdefault(holders[0], []).append(tensor)
+                elif not self._backend.is_on(tensor, device):
+                    tensor.data = self._backend.store(tensor.data, device)
+                else:
                     continue
-                device = self._devices[place]
-                if self._backend.is_on(tensor, device):
-                    continue
-                old = tensor.data if self._keep else self._backend.device_of(tensor)
-                tensor.data = self._backend.store(tensor.data, device)
                 self._old_weights.append((tensor, old))
             for path, tensors in mapped.items():
                 self._map(path, tensors)
@@ -189,7 +188,6 @@ class Dispatched:
         names = {str(i): t.data for i, t in enumerate(tensors)}
         views = map_weights(names, Path(self._offload_folder) / f"{path}.safetensors")
         for i, tensor in enumerate(tensors):
-            self._old_weights.append((tensor, tensor.data if self._keep else self._backend.device_of(tensor)))
             tensor.data = views[str(i)]
 
     def _wrap(self, placement: Placement) -> None:

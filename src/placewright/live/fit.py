@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -105,7 +106,7 @@ class _Search:
 
     def best(self) -> Placement:
         """The best by prediction."""
-        found = self._solved({})
+        found = [p for p in self._solved({}) if not p.is_valid or self._fits_host(p)]
         return min(found, key=lambda p: (not p.is_valid, p.value))
 
     def run(self, model: Any, workloads: list[Workload], finalists: int, end: float, backend: Backend) -> Placement:
@@ -150,7 +151,12 @@ class _Search:
             "peak_bytes": winner.peak_bytes,
             "scales": scales,
             "finalists": [
-                {"name": f.name, "predicted_s": f.placement.value, "measured_s": f.seconds, "why": f.why}
+                {
+                    "name": f.name,
+                    "predicted_s": f.placement.value,
+                    "measured_s": f.seconds if np.isfinite(f.seconds) else None,
+                    "why": f.why,
+                }
                 for f in self._ran
             ],
         }
@@ -176,9 +182,18 @@ class _Search:
         others = sorted((c for c in others if c[1].is_valid), key=lambda c: c[1].value)
         ranked: list[tuple[str, Placement]] = []
         for name, placement in [*ours[:1], *sorted([*ours[1:], *others], key=lambda c: c[1].value)]:
-            if not any(_same(placement, other) for _, other in ranked):
+            if self._fits_host(placement) and not any(_same(placement, other) for _, other in ranked):
                 ranked.append((name, placement))
         return ranked
+
+    def _fits_host(self, placement: Placement) -> bool:
+        """Whether host memory holds what computes there and what is streamed from there, together."""
+        room = next((p.room_bytes for p in self._settings[0][0] if p.name == "cpu"), math.inf)
+        evaluation = placement.evaluation
+        assert evaluation is not None
+        names = placement.problem.cluster.device_names
+        used = sum(m for n, m in zip(names, evaluation.memory_bytes, strict=True) if n == "cpu" or n.endswith(STREAMED))
+        return bool(used <= room)
 
 
 def _same(a: Placement, b: Placement) -> bool:

@@ -28,7 +28,6 @@ class StreamedWeights:
 
     def __init__(self, tensors: list[Any], device: Any, slot: Slot, stream: Any) -> None:
         self._tensors, self._device, self._slot, self._stream = tensors, device, slot, stream
-        self._old = [t.data for t in tensors]
         self._host = [t.data if t.data.is_pinned() else t.data.cpu().pin_memory() for t in tensors]
         self._room, offset = [], 0
         for host in self._host:
@@ -68,9 +67,9 @@ class StreamedWeights:
             tensor.data = host
 
     def close(self) -> None:
-        """Put the weights back as they were."""
-        for tensor, old in zip(self._tensors, self._old, strict=True):
-            tensor.data = old
+        """Leave the weights in host memory."""
+        for tensor, host in zip(self._tensors, self._host, strict=True):
+            tensor.data = host
 
 
 def stream_units(weights: list[list[Any]], device: Any, backend: Backend) -> list[StreamedWeights]:
