@@ -17,6 +17,7 @@ import placewright.torch as live
 
 
 def main() -> None:
+    """Build, fit, explain, generate."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--memory", action="append", default=[], metavar="DEVICE=SIZE", help="a limit, cuda:0=2GiB")
     parser.add_argument("--layers", type=int, default=8)

@@ -106,8 +106,9 @@ class _Search:
 
     def best(self) -> Placement:
         """The best by prediction."""
-        found = [p for p in self._solved({}) if not p.is_valid or self._fits_host(p)]
-        return min(found, key=lambda p: (not p.is_valid, p.value))
+        found = self._solved({})
+        fitting = [p for p in found if p.is_valid and self._fits_host(p)]
+        return min(fitting, key=lambda p: p.value) if fitting else found[0]
 
     def run(self, model: Any, workloads: list[Workload], finalists: int, end: float, backend: Backend) -> Placement:
         """Run candidates for real, correct the costs, solve again, and name the fastest."""
@@ -136,13 +137,14 @@ class _Search:
     ) -> Placement:
         assert winner.placement.device_of_op is not None
         names = winner.placement.problem.cluster.device_names
-        problem = next(p.problem for p in again if p.problem.cluster.device_names == names)
+        solved = next(p for p in again if p.problem.cluster.device_names == names)
         chosen = checked_placement(
-            problem,
+            solved.problem,
             winner.placement.device_of_op,
             placer=self._placer,
             seed=self._seed,
             evaluations=len(self._ran),
+            bound=solved.bound,
             note=f"{winner.name}; fastest of {len(self._ran)} that were run",
         )
         measured = {
