@@ -8,6 +8,7 @@ device and forward. Modules that nothing crosses are left as they are. :func:`un
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +115,12 @@ class Dispatched:
         self._devices = {name: self._backend.device(compute_device(name)) for name in self._names}
         self._wrapped: list[tuple[Any, Any]] = []
         self._old_weights: list[tuple[Any, Any]] = []
-        self._copies: dict[int, tuple[Any, dict[Any, Any]]] = {}
+        # By a tensor's id: the tensor, weakly, and its copies. A copy is kept as long as what it is a copy of.
+        self._copies: dict[int, tuple[Any, dict[Any, tuple[int, Callable[[], Any]]]]] = {}
         self._streamed: dict[str, StreamedWeights] = {}
         self._first_streamed: list[StreamedWeights] = []
         self._keep = keep_weights
+        self._layer_device = {layer: self.device_of(unit) for unit, layer in live.layer_of_unit.items()}
         assert placement.device_of_op is not None
         self._entry = self._devices[self._names[placement.device_of_op[placement.problem.graph.index_of[INPUT]]]]
         try:
@@ -134,9 +137,8 @@ class Dispatched:
 
     def bring_caches(self, values: list[Any]) -> None:
         """Move what caches already hold to the devices of their layers."""
-        layer_device = {layer: self.device_of(unit) for unit, layer in self._live.layer_of_unit.items()}
         for value in values:
-            caches.bring(value, layer_device, self._backend)
+            caches.bring(value, self._layer_device, self._backend)
 
     def take_back(self) -> None:
         for module, old in reversed(self._wrapped):
@@ -152,8 +154,8 @@ class Dispatched:
                     tensor.data = old
                     continue
                 back = self._backend.store(tensor.data, old)
-                is_same = back.data_ptr() == tensor.data_ptr()  # mapped from disk: give it memory of its own
-                tensor.data = back.clone() if is_same else back
+                is_same = back.data_ptr() == tensor.data_ptr()  # mapped or pinned: give it memory of its own
+                self._put(tensor, back.clone() if is_same else back, old)
         self._wrapped, self._old_weights, self._streamed, self._first_streamed = [], [], {}, []
         self._copies.clear()
 
@@ -170,7 +172,7 @@ class Dispatched:
                 elif place == DISK and not is_mapped(tensor) and not self._keep:
                     mapped.setdefault(holders[0], []).append(tensor)
                 elif not self._backend.is_on(tensor, device):
-                    tensor.data = self._backend.store(tensor.data, device)
+                    self._put(tensor, self._backend.store(tensor.data, device), device)
                 else:
                     continue
                 self._old_weights.append((tensor, old))
@@ -181,6 +183,13 @@ class Dispatched:
             made = stream_units([streamed[p] for p in paths], device, self._backend)
             self._streamed.update(zip(paths, made, strict=True))
             self._first_streamed.append(made[0])
+
+    def _put(self, tensor: Any, data: Any, device: Any) -> None:
+        """Exchange a weight's memory; a gradient follows."""
+        gradient, tensor.grad = tensor.grad, None
+        tensor.data = data
+        if gradient is not None:
+            tensor.grad = self._backend.store(gradient, device)
 
     def _map(self, path: str, tensors: list[Any]) -> None:
         if self._offload_folder is None:
@@ -297,8 +306,8 @@ class Dispatched:
                 known[id(tensor)] = copy
         for tensor, copy in zip(new, self._backend.move(new, device) if new else [], strict=True):
             known[id(tensor)] = copy
-            self._remember(tensor, device, copy)
-            self._remember(copy, self._backend.device_of(tensor), tensor)
+            self._remember(tensor, device, lambda copy=copy: copy)
+            self._remember(copy, self._backend.device_of(tensor), weakref.ref(tensor))
         return _replaced(value, known, "", idle)
 
     def _known_copy(self, tensor: Any, device: Any) -> Any:
@@ -306,16 +315,15 @@ class Dispatched:
         if entry is None or entry[0]() is not tensor:
             return None
         version, copy = entry[1].get(device, (None, None))
-        return copy if copy is not None and version == _version(tensor) else None
+        return copy() if copy is not None and version == _version(tensor) else None
 
-    def _remember(self, tensor: Any, device: Any, copy: Any) -> None:
+    def _remember(self, tensor: Any, device: Any, copy: Callable[[], Any]) -> None:
         if self._live.changes_in_place and tensor.is_inference():
             return  # such tensors do not say whether they were written to since
-        if len(self._copies) > 256:
-            self._copies = {k: e for k, e in self._copies.items() if e[0]() is not None}
-        entry = self._copies.get(id(tensor))
+        key, copies = id(tensor), self._copies
+        entry = copies.get(key)
         if entry is None or entry[0]() is not tensor:
-            entry = self._copies[id(tensor)] = (weakref.ref(tensor), {})
+            entry = copies[key] = (weakref.ref(tensor, lambda _: copies.pop(key, None)), {})
         entry[1][device] = (_version(tensor), copy)
 
 
