@@ -176,6 +176,8 @@ def test_a_training_step_gives_the_same_gradients() -> None:
     optimizer.step()
     assert model(input_ids=ids, labels=ids).loss < loss
     undispatch(model)
+    for n, p in model.named_parameters():
+        assert torch.allclose(p.grad, expected[n], atol=1e-6), n
 
 
 def test_a_tensor_that_was_written_to_is_moved_again() -> None:

@@ -177,7 +177,7 @@ def _device_models(trace: Trace, units: Units) -> dict[int, list[int]]:
     containers = set(units.containers)
     last: dict[int, int] = {}
     for index, record in enumerate(trace.records):
-        if not record.inputs and units.owner[_path(trace, record.call)] in containers:
+        if record.from_nothing and units.owner[_path(trace, record.call)] in containers:
             call = record.call
             while call >= 0 and trace.calls[call].path not in containers:
                 call = trace.calls[call].parent

@@ -20,6 +20,7 @@ class Record(NamedTuple):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     flops: float
+    from_nothing: bool  # it read no tensor at all, not even a weight
 
 
 class TensorInfo(NamedTuple):
@@ -111,8 +112,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         del types
         kwargs = kwargs or {}
-        inputs = [t for _, t in flat_tensors((args, kwargs)) if t.untyped_storage()._cdata not in self._weights]
-        input_ids = tuple(self._id(t) for t in inputs)
+        read = [t for _, t in flat_tensors((args, kwargs))]
+        input_ids = tuple(self._id(t) for t in read if t.untyped_storage()._cdata not in self._weights)
         result = func(*args, **kwargs)
         outputs = [t for _, t in flat_tensors(result)]
         returns = func._schema.returns
@@ -128,7 +129,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return result
         count = flop_registry.get(func._overloadpacket)
         flops = float(count(*args, **kwargs, out_val=result)) if count is not None else 0.0
-        self.trace.records.append(Record(self._stack[-1] if self._stack else -1, input_ids, output_ids, flops))
+        call = self._stack[-1] if self._stack else -1
+        self.trace.records.append(Record(call, input_ids, output_ids, flops, from_nothing=not read))
         self._note_memory(outputs)
         return result
 
