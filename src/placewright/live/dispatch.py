@@ -115,7 +115,7 @@ class Dispatched:
         self._devices = {name: self._backend.device(compute_device(name)) for name in self._names}
         self._wrapped: list[tuple[Any, Any]] = []
         self._old_weights: list[tuple[Any, Any]] = []
-        # By a tensor's id: the tensor, weakly, and its copies. A copy is kept as long as what it is a copy of.
+        # By a tensor's id: the tensor, weakly, and its copies. An entry goes with its tensor.
         self._copies: dict[int, tuple[Any, dict[Any, tuple[int, Callable[[], Any]]]]] = {}
         self._streamed: dict[str, StreamedWeights] = {}
         self._first_streamed: list[StreamedWeights] = []
@@ -249,9 +249,9 @@ class Dispatched:
         def run(*args: Any, **kwargs: Any) -> Any:
             args, kwargs = self._moved((args, kwargs), device, frozenset())
             if stream is None:
-                return self._moved(forward(*args, **kwargs), caller, idle)
+                return self._moved(forward(*args, **kwargs), caller, idle, is_result=True)
             with stream:
-                return self._moved(forward(*args, **kwargs), caller, idle)
+                return self._moved(forward(*args, **kwargs), caller, idle, is_result=True)
 
         del module
         return run
@@ -263,7 +263,7 @@ class Dispatched:
 
         def run(*args: Any, **kwargs: Any) -> Any:
             args, kwargs = self._moved((args, kwargs), device, idle)
-            return self._moved(forward(*args, **kwargs), caller, idle_results)
+            return self._moved(forward(*args, **kwargs), caller, idle_results, is_result=True)
 
         del module
         return run
@@ -288,7 +288,7 @@ class Dispatched:
         del module
         return run
 
-    def _moved(self, value: Any, device: Any, idle: frozenset[str]) -> Any:
+    def _moved(self, value: Any, device: Any, idle: frozenset[str], *, is_result: bool = False) -> Any:
         """The value with its tensors on a device, those in ``idle`` places left where they are."""
         is_on = self._backend.is_on
         absent = [t for slot, t in slotted(value, "") if slot not in idle and not is_on(t, device)]
@@ -306,8 +306,10 @@ class Dispatched:
                 known[id(tensor)] = copy
         for tensor, copy in zip(new, self._backend.move(new, device) if new else [], strict=True):
             known[id(tensor)] = copy
-            self._remember(tensor, device, lambda copy=copy: copy)
-            self._remember(copy, self._backend.device_of(tensor), weakref.ref(tensor))
+            # The caller's code holds what it passes on, and of results what it gets: the other one lives as long.
+            here, there = (weakref.ref(copy), _always(tensor)) if is_result else (_always(copy), weakref.ref(tensor))
+            self._remember(tensor, device, here)
+            self._remember(copy, self._backend.device_of(tensor), there)
         return _replaced(value, known, "", idle)
 
     def _known_copy(self, tensor: Any, device: Any) -> Any:
@@ -366,6 +368,10 @@ def _replaced(value: Any, known: dict[int, Any], slot: str, idle: frozenset[str]
         members = [_replaced(item, known, f"{slot}.{i}", idle) for i, item in enumerate(value)]
         return type(value)(*members) if hasattr(value, "_fields") else type(value)(members)
     return value
+
+
+def _always(tensor: Any) -> Callable[[], Any]:
+    return lambda: tensor
 
 
 def _version(tensor: Any) -> int:

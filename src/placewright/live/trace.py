@@ -65,6 +65,7 @@ def trace_forward(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """Run one forward and write it down; returns the trace and what the forward returned."""
     recorder = _Recorder(model)
     handles = []
+    stand_ins = _stand_in_for_experts(model)
     for path, module in model.named_modules():
         handles.append(module.register_forward_pre_hook(recorder.entering(path), with_kwargs=True))
         handles.append(module.register_forward_hook(recorder.leaving, with_kwargs=True, always_call=False))
@@ -74,7 +75,36 @@ def trace_forward(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     finally:
         for handle in handles:
             handle.remove()
+        for module in stand_ins:
+            del module.forward
     return recorder.trace, result
+
+
+def _stand_in_for_experts(model: Any) -> list[Any]:
+    """On ``meta``, let modules with stacked weights return something of the right shape where their kernel cannot run.
+
+    Which experts run, and on what, only data tell.
+    """
+    changed = []
+    for module in model.modules():
+        stacked = any(p.dim() == 3 and p.device.type == "meta" for p in module.parameters(recurse=False))
+        if stacked and "forward" not in vars(module):
+            module.forward = _or_like_its_input(module.forward)
+            changed.append(module)
+    return changed
+
+
+def _or_like_its_input(forward: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return forward(*args, **kwargs)
+        except (RuntimeError, NotImplementedError, ValueError):
+            given = [t for _, t in flat_tensors((args, kwargs)) if t.is_floating_point()]
+            if not given:
+                raise
+            return torch.empty_like(given[0])
+
+    return run
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
