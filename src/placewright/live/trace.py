@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -65,22 +66,20 @@ def trace_forward(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """Run one forward and write it down; returns the trace and what the forward returned."""
     recorder = _Recorder(model)
     handles = []
-    stand_ins = _stand_in_for_experts(model)
     for path, module in model.named_modules():
         handles.append(module.register_forward_pre_hook(recorder.entering(path), with_kwargs=True))
         handles.append(module.register_forward_hook(recorder.leaving, with_kwargs=True, always_call=False))
     try:
-        with torch.no_grad(), recorder:
+        with stand_ins_on_meta(model), torch.no_grad(), recorder:
             result = model(*args, **kwargs)
     finally:
         for handle in handles:
             handle.remove()
-        for module in stand_ins:
-            del module.forward
     return recorder.trace, result
 
 
-def _stand_in_for_experts(model: Any) -> list[Any]:
+@contextmanager
+def stand_ins_on_meta(model: Any) -> Iterator[None]:
     """On ``meta``, let modules with stacked weights return something of the right shape where their kernel cannot run.
 
     Which experts run, and on what, only data tell.
@@ -91,7 +90,11 @@ def _stand_in_for_experts(model: Any) -> list[Any]:
         if stacked and "forward" not in vars(module):
             module.forward = _or_like_its_input(module.forward)
             changed.append(module)
-    return changed
+    try:
+        yield
+    finally:
+        for module in changed:
+            del module.forward
 
 
 def _or_like_its_input(forward: Any) -> Any:

@@ -11,6 +11,7 @@ import torch
 
 from placewright.errors import InputError, suggestion
 from placewright.live.caches import CacheState, is_cache
+from placewright.live.trace import stand_ins_on_meta
 
 PHASES = ("forward", "prefill", "decode")
 
@@ -81,7 +82,7 @@ def _decode(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], count: fl
         raise InputError("phase 'decode' needs example inputs with tokens of shape (batch, positions)")
     if not _takes(model, "past_key_values"):
         raise InputError("phase 'decode' needs a model that takes 'past_key_values'; phase 'forward' takes any model")
-    with torch.no_grad():
+    with stand_ins_on_meta(model), torch.no_grad():
         result = model(*args, **{**kwargs, "use_cache": True})
     cache = next((v for v in result.values() if is_cache(v)), None) if isinstance(result, Mapping) else None
     if cache is None:
