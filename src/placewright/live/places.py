@@ -34,7 +34,7 @@ def find_places(
     names.sort(key=lambda n: (n == DISK, n == "cpu"))
     if home.type != "meta" and str(home) not in names:
         raise InputError(f"the model's weights are on {home}, which is not among the devices: {', '.join(names)}")
-    return [Place(name, limits.get(name, _free_bytes(name, model, home, backend))) for name in names]
+    return [Place(n, limits[n] if n in limits else _free_bytes(n, model, home, backend)) for n in names]
 
 
 def reserved_bytes(place: Place, live: LiveModel, workspace_bytes: float | None) -> float:
