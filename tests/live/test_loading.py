@@ -146,10 +146,11 @@ def test_place_takes_a_checkpoint_folder(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_cap_too_small_exits_3_with_the_unit_and_its_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     saved("llama", tmp_path)
     limits = ["--memory", "cuda:0=10KiB", "--memory", "cpu=20KiB"]
-    assert run(["place", f"hf:{tmp_path}", "--phase", "decode", *limits, "--placer", "chain"]) == 3
+    assert run(["place", f"hf:{tmp_path}", "--phase", "decode", "--tokens", "8", *limits, "--placer", "chain"]) == 3
     message = capsys.readouterr().err
-    assert "mlp" in message
-    assert "18432 bytes" in message
+    weights, cache = 4 * 3 * 32 * 32, 4 * 2 * 2 * 8 * (8 + 1 + 256)
+    assert "'model.layers.0.self_attn' needs" in message
+    assert f"({weights + cache} bytes)" in message
 
 
 @pytest.mark.parametrize(
@@ -176,6 +177,10 @@ def test_wrong_wishes_are_one_line(
     assert error.count("\n") == 1
 
 
+def _paths(problem: Any) -> Any:
+    return enumerate(problem.graph.module_paths)
+
+
 def test_broken_checkpoints_are_one_line(tmp_path: Path) -> None:
     saved("llama", tmp_path)
     placement = half_on_disk(tmp_path)
@@ -195,7 +200,11 @@ def test_maps_and_rules_say_the_same_as_the_placement(tmp_path: Path) -> None:
     saved("mixtral", tmp_path)
     ids = torch.zeros((1, 8), dtype=torch.long, device="meta")
     model = live.empty_model(tmp_path)
-    placement = live.fit(model, {"input_ids": ids}, memory={"cuda:0": "41.2MiB"}, phase="decode")
+    problem = modelled_problem(model, {"input_ids": ids}, {"cuda:0": "1GiB"}, "decode", 16)
+    away = ("model.layers.1.mlp.experts", "model.layers.2.mlp.experts", "model.embed_tokens")
+    ends = (path in away or (problem.graph.op_types[v] == "module" and not path) for v, path in _paths(problem))
+    placement = checked_placement(problem, np.array(list(ends), dtype=np.int32), placer="by hand")
+    assert placement.is_valid
     places = places_of(placement)
     assert set(places.values()) == {"cuda:0", "cpu"}
     found, lost = live.device_map(placement)

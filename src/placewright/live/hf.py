@@ -102,7 +102,8 @@ def empty_model(folder: str | Path) -> Any:
     torch.set_default_dtype(dtype)
     try:
         with parameters_on_meta():
-            model = make(config) if make is not None else transformers.AutoModel.from_config(config)
+            build: Any = make or transformers.AutoModel.from_config
+            model = build(config)
     except Exception as error:
         raise InputError(f"{shown(str(folder), 200)}: the model cannot be built: {one_line(error)}") from error
     finally:
@@ -117,7 +118,7 @@ def parameters_on_meta() -> Iterator[None]:
 
     def on_meta_instead(self: Any, name: str, param: Any) -> None:
         register(self, name, param)
-        if param is not None:
+        if param is not None and param.device.type != "meta":  # else it is shared with another module
             kept = self._parameters[name]
             self._parameters[name] = torch.nn.Parameter(kept.to("meta"), requires_grad=kept.requires_grad)
 

@@ -40,7 +40,7 @@ def load(
     live, places = live_of(placement), places_of(placement)
     readers = _readers(model, Path(folder))
     holders = _holders(model)
-    loaded: dict[int, Any] = {}
+    loaded: dict[int, tuple[Any, Any]] = {}
     for name, (read, is_mapped) in readers.items():
         module, attribute = holders[name]
         old = getattr(module, attribute)
@@ -55,9 +55,9 @@ def load(
             tensor = tensor.clone()  # memory of its own: the file can be let go
         elif place != DISK:
             tensor = backend.store(tensor, backend.device(place))
-        loaded[id(old)] = _set(module, attribute, tensor, old)
+        loaded[id(old)] = (old, _set(module, attribute, tensor, old))  # the old one is kept: its id must stay its own
         if place == DISK:
-            mark_mapped(loaded[id(old)])
+            mark_mapped(loaded[id(old)][1])
     _tie(model, loaded)
     left = [n for n, p in model.named_parameters() if p.device.type == "meta"]
     if left:
@@ -82,12 +82,12 @@ def _holders(model: Any) -> dict[str, tuple[Any, str]]:
     return found
 
 
-def _tie(model: Any, loaded: dict[int, Any]) -> None:
+def _tie(model: Any, loaded: dict[int, tuple[Any, Any]]) -> None:
     """Give modules that shared a parameter the loaded one."""
     for module in model.modules():
         for name, parameter in list(module._parameters.items()):
             if parameter is not None and id(parameter) in loaded:
-                module._parameters[name] = loaded[id(parameter)]
+                module._parameters[name] = loaded[id(parameter)][1]
 
 
 def _readers(model: Any, folder: Path) -> dict[str, tuple[Reader, bool]]:
@@ -156,7 +156,7 @@ def _open(path: Path) -> Any:
     from safetensors import safe_open
 
     try:
-        return safe_open(str(path), framework="pt", device="cpu").__enter__()
+        return safe_open(str(path), framework="pt", device="cpu")
     except Exception as error:
         raise InputError(f"{shown(str(path), 200)}: not a safetensors file: {shown(str(error))}") from error
 

@@ -15,7 +15,7 @@ def map_weights(weights: dict[str, Any], path: Path) -> dict[str, Any]:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file({name: t.detach().contiguous().cpu() for name, t in weights.items()}, str(path))
-    file: Any = safe_open(str(path), framework="pt", device="cpu")  # type: ignore[no-untyped-call]
+    file: Any = safe_open(str(path), framework="pt", device="cpu")
     return {name: file.get_tensor(name) for name in weights}
 
 

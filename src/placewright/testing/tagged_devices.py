@@ -102,7 +102,7 @@ def pretended_cuda() -> Iterator[None]:
     """Let the parts of ``torch.cuda`` that live models use do nothing, so that their GPU path runs on a CPU."""
     no_bytes = {name: (lambda *_: 0) for name in ("memory_allocated", "max_memory_allocated")}
     nothing = {name: (lambda *_: None) for name in ("synchronize", "reset_peak_memory_stats", "empty_cache")}
-    no_bytes["mem_get_info"] = lambda *_: (2**33, 2**33)  # type: ignore[assignment,return-value]
+    no_bytes["mem_get_info"] = lambda *_: (2**33, 2**33)  # type: ignore[assignment]
     stubs = {"Event": _Event, "Stream": _Stream, "current_stream": _Stream, "stream": lambda _: ExitStack()}
     with ExitStack() as patches:
         for name, stub in {**no_bytes, **nothing, **stubs}.items():
