@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from placewright.cluster import Cluster
 from placewright.cluster_file import load_cluster
 from placewright.constraints import Constraints, read_constraints
 from placewright.costs.roofline import roofline_profile
-from placewright.errors import InputError
+from placewright.errors import InputError, MissingExtraError
 from placewright.files import read_json
 from placewright.frontends.registry import find_frontend, model_suffixes, read_model
 from placewright.frontends.workload import is_workload, workload_problem
@@ -42,19 +43,23 @@ def load(
 ) -> Problem:
     """Load a model as a problem.
 
-    ``model`` is a published problem (``.json``), which brings devices and costs along, ``zoo:NAME``, an
-    :class:`OpGraph`, a model file (``.xml``, ``.onnx``, ``.pt2``) or a live model: ``openvino.Model``,
-    ``onnx_ir.Model``, ``torch.export.ExportedProgram``, or (torch module, example inputs). ``shapes`` fixes the shapes
-    of a model's inputs by name; ``training`` asks for a training step, updates by ``optimizer`` (sgd, momentum, adam)
-    included. ``cluster`` is a preset, a TOML file or a :class:`Cluster`; costs are modelled unless a ``profile`` is
-    given. ``constraints`` is a TOML file or :class:`Constraints`. Further ``options`` are fields of :class:`Problem`,
-    such as ``contiguous=False``.
+    ``model`` is a published problem (``.json``), which brings devices and costs along, ``zoo:NAME``, ``hf:DIR`` (a
+    checkpoint folder, with devices and modelled costs), an :class:`OpGraph`, a model file (``.xml``, ``.onnx``,
+    ``.pt2``) or a live model: ``openvino.Model``, ``onnx_ir.Model``, ``torch.export.ExportedProgram``, or (torch
+    module, example inputs). ``shapes`` fixes the shapes of a model's inputs by name; ``training`` asks for a training
+    step, updates by ``optimizer`` (sgd, momentum, adam) included. ``cluster`` is a preset, a TOML file or a
+    :class:`Cluster`; costs are modelled unless a ``profile`` is given. ``constraints`` is a TOML file or
+    :class:`Constraints`. Further ``options`` are fields of :class:`Problem`, such as ``contiguous=False``.
 
     >>> load("zoo:chain?ops=3", cluster="p100x2", objective="throughput").execution
     'pipeline'
     """
-    graph = _graph(model, shapes or {}, training, optimizer)
-    if graph is not None:
+    is_checkpoint = isinstance(model, str) and model.startswith("hf:")
+    graph = None if is_checkpoint else _graph(model, shapes or {}, training, optimizer)
+    if is_checkpoint:
+        problem = _checkpoint(str(model), cluster, profile, shapes or {}, training)
+        options["rules"] = problem.rules + tuple(options.get("rules", ()))
+    elif graph is not None:
         chosen = cluster if isinstance(cluster, Cluster) else load_cluster(cluster or DEFAULT_CLUSTER)
         costs = find_profile(profile, graph) if isinstance(profile, (str, Path)) else profile
         problem = build_problem(graph, chosen, costs or roofline_profile(graph, chosen))
@@ -100,10 +105,21 @@ def _origin(
     """What can be named again in another process; live objects cannot."""
     named = {"model": model, "cluster": cluster, "profile": profile}
     origin: dict[str, Any] = {k: str(v) for k, v in named.items() if isinstance(v, (str, Path))}
-    if "model" in origin and cluster is None and not origin["model"].endswith(".json"):
+    if cluster is None and not origin.get("model", ".json").endswith(".json") and not origin["model"].startswith("hf:"):
         origin["cluster"] = DEFAULT_CLUSTER
     origin |= {"shapes": {name: list(shape) for name, shape in shapes.items()}} if shapes else {}
     return origin | ({"training": True, "optimizer": optimizer} if training else {})
+
+
+def _checkpoint(model: str, cluster: Any, profile: Any, shapes: Mapping[str, Any], training: bool) -> Problem:
+    """A checkpoint folder: its blocks over the devices that its options name."""
+    if find_spec("torch") is None:
+        raise MissingExtraError("torch", "hf")
+    from placewright.live.hf import problem_of
+
+    if cluster is not None or profile is not None or shapes or training:
+        raise InputError("hf: takes its own options: --phase, --tokens and --memory; no cluster, profile or shapes")
+    return problem_of(model)
 
 
 def _published(path: str, has_cluster: bool) -> Problem:

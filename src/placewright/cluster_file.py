@@ -231,6 +231,15 @@ def _matching(entry: dict[str, Any], end: str, where: str, names: list[str]) -> 
     return hits
 
 
+def parse_bytes(value: float | str, where: str) -> float:
+    """A size in bytes, given as a number or with a unit; ``where`` begins the message if it is neither.
+
+    >>> parse_bytes("8GiB", "--memory")
+    8589934592.0
+    """
+    return quantity({"memory": value}, "memory", "bytes", where, None)
+
+
 def _flag(entry: dict[str, Any], field: str, where: str) -> bool:
     value = entry.get(field, False)
     if not isinstance(value, bool):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlencode
 
 import typer
 
@@ -20,7 +21,7 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="a model (.xml, .onnx, .pt2), a published problem (.json) or zoo:NAME",
+        help="a model (.xml, .onnx, .pt2), a published problem (.json), zoo:NAME or hf:DIR",
         show_default=False,
         autocompletion=completer(words.models),
     ),
@@ -78,6 +79,13 @@ Replicas = Annotated[
 Shape = Annotated[
     list[str] | None, typer.Option("--shape", metavar="NAME=D1,D2", help="shape of a model's input that it leaves open")
 ]
+Phase = Annotated[
+    str | None, typer.Option("--phase", help="hf:DIR: forward, prefill, decode, or several: prefill:1,decode:200")
+]
+Tokens = Annotated[int | None, typer.Option("--tokens", min=1, help="hf:DIR: length of the prompt")]
+Memory = Annotated[
+    list[str] | None, typer.Option("--memory", metavar="DEVICE=SIZE", help="hf:DIR: limit, such as cuda:0=8GiB")
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print the result line only")]
 SplitFile = Annotated[str | None, typer.Option("--split", help="the split that placer 'expert' reads")]
@@ -103,6 +111,15 @@ def measured_rewards(model: str, runtime: str, memo: Path) -> Any:
         return MeasuredRewards(problem, live, Memo(memo, measurement_context(problem, live)))
 
     return make
+
+
+def checkpoint_source(model: str, phase: str | None, tokens: int | None, memory: list[str] | None) -> str:
+    """The name of a checkpoint with what the command line says about it."""
+    given = [("phase", phase), ("tokens", tokens), *(("memory", m) for m in memory or [])]
+    wanted = [(key, str(value)) for key, value in given if value is not None]
+    if wanted and not model.startswith("hf:"):
+        raise InputError(f"--{wanted[0][0]} is for checkpoint folders: hf:DIR")
+    return model + ("&" if "?" in model else "?") + urlencode(wanted, safe=":=,") if wanted else model
 
 
 def load_problem(

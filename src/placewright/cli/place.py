@@ -17,6 +17,9 @@ def place(
     model: o.Model,
     cluster: o.ClusterName = None,
     shape: o.Shape = None,
+    phase: o.Phase = None,
+    tokens: o.Tokens = None,
+    memory: o.Memory = None,
     profile: o.ProfileFile = None,
     objective: o.ObjectiveName = None,
     execution: o.ExecutionName = None,
@@ -53,6 +56,8 @@ def place(
     placewright place problem.json --objective throughput --placer topo --json
 
     placewright place zoo:inception-v3 --cluster cores:2 --profile profile.json --measure openvino -o placement.json
+
+    placewright place hf:DIR --phase decode --memory cuda:0=8GiB --placer chain
     """
     from placewright.budget import parse_seconds
     from placewright.cli.running import default_memo, run_placer, run_placer_measured
@@ -61,6 +66,7 @@ def place(
     from placewright.placers.registry import get_placer, get_placer_class
 
     seconds = parse_seconds(budget)
+    model = o.checkpoint_source(model, phase, tokens, memory)
     wishes = {"split": split, "policy": policy, "variant": variant}
     options = {name: value for name, value in wishes.items() if value is not None}
     # Learned placers learn from every run; of what others find, the best candidates are run at the end.

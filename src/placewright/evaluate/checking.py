@@ -109,6 +109,7 @@ def prove_infeasible(problem: Problem) -> tuple[Fault, ...]:
                     value=float(group_bytes[first]),
                 )
             )
+    faults.sort(key=lambda fault: -(fault.value or 0.0))  # the largest first: a message may have room for few
     total, room = float(problem.memory_bytes.sum()), float(limits.sum())
     if total > room:
         faults.append(

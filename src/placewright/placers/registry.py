@@ -30,6 +30,7 @@ BUILT_IN = {
     "pipedream": "placewright.placers.pipedream:PipedreamPlacer",
     "local-search": "placewright.placers.local_search:LocalSearchPlacer",
     "milp": "placewright.placers.exact.milp:MilpPlacer",
+    "chain": "placewright.placers.exact.chain:ChainPlacer",
     "mincut": "placewright.placers.exact.mincut:MincutPlacer",
     "partition": "placewright.placers.partition:PartitionPlacer",
     "greedy": "placewright.placers.greedy:GreedyPlacer",

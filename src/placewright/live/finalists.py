@@ -1,0 +1,104 @@
+"""The last round: a few candidates are run for real, costs corrected by what they took, the fastest is named."""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from placewright.live.dispatch import ATTRIBUTE, dispatch, undispatch
+from placewright.live.transfer import Backend
+from placewright.live.workload import Workload
+from placewright.placement import Placement
+
+RUNS, ENOUGH_S = 9, 1.5
+TRUST = 0.3  # how strongly scales are held at 1
+
+
+@dataclass(frozen=True)
+class Finalist:
+    """A candidate that was run. ``seconds`` is infinite if it could not be, ``why`` says why."""
+
+    name: str
+    placement: Placement
+    seconds: float
+    peak_bytes: float = 0.0
+    why: str = ""
+
+
+def run_finalist(
+    model: Any,
+    placement: Placement,
+    workloads: list[Workload],
+    name: str,
+    limits: dict[str, float],
+    backend: Backend,
+) -> Finalist:
+    """Dispatch, run every workload some times, take back."""
+    devices = [backend.device(d) for d in limits]
+    gpus = {d: backend.device(d) for d in limits if backend.is_gpu(backend.device(d))}
+    seconds, peak, why = 0.0, 0.0, ""
+    before = {d: torch.cuda.memory_allocated(d) for d in gpus}
+    try:
+        dispatch(model, placement, backend=backend, keep_weights=True)
+        for device in gpus:
+            torch.cuda.reset_peak_memory_stats(device)
+        for work in workloads:
+            getattr(model, ATTRIBUTE).bring_caches(work.caches)
+            seconds += work.count * median(timed(lambda work=work: work.run(model), devices, backend))
+        for device in gpus:
+            used = float(torch.cuda.max_memory_allocated(device) - before[device])
+            peak = max(peak, used)
+            if used > limits[device]:
+                seconds, why = float("inf"), f"used {used:.0f} bytes of {device}, limit {limits[device]:.0f}"
+    except torch.OutOfMemoryError as error:
+        seconds, why = float("inf"), str(error).splitlines()[0]
+    finally:
+        undispatch(model)
+        gc.collect()
+        if gpus:
+            torch.cuda.empty_cache()
+    return Finalist(name, placement, seconds, peak, why)
+
+
+def timed(run: Any, devices: list[Any], backend: Backend) -> list[float]:
+    """Seconds of some runs after two that do not count; a run ends when every device is done."""
+    samples: list[float] = []
+    for number in range(RUNS + 2):
+        began = time.perf_counter()
+        run()
+        for device in devices:
+            backend.wait(device)
+        if number > 1:
+            samples.append(time.perf_counter() - began)
+        if sum(samples) > ENOUGH_S and len(samples) >= 3:
+            break
+    return samples
+
+
+def calibrated_scales(finalists: list[Finalist]) -> dict[str, float]:
+    """What to multiply each device's times and all copies with, so that predictions come close to what was measured."""
+    ran = [f for f in finalists if np.isfinite(f.seconds)]
+    parts = [_parts(f.placement) for f in ran]
+    names = sorted({name for part in parts for name, seconds in part.items() if seconds > 0})
+    if not names:
+        return {}
+    matrix = np.array([[part.get(name, 0.0) / f.seconds for name in names] for f, part in zip(ran, parts, strict=True)])
+    held = TRUST * matrix.max(axis=0)
+    a, b = np.vstack([matrix, np.diag(held)]), np.concatenate([np.ones(len(ran)), held])
+    scales, *_ = np.linalg.lstsq(a, b, rcond=None)
+    return dict(zip(names, np.clip(scales, 0.3, 4.0).tolist(), strict=True))
+
+
+def _parts(placement: Placement) -> dict[str, float]:
+    """Predicted seconds by device, and of all copies."""
+    problem, device = placement.problem, placement.device_of_op
+    assert device is not None
+    times = problem.op_device_time_s[np.arange(problem.n_ops), device]
+    parts = {n: float(times[device == d].sum()) for d, n in enumerate(problem.cluster.device_names)}
+    return {**parts, "copies": max(0.0, placement.value - sum(parts.values()))}

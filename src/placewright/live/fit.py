@@ -1,0 +1,282 @@
+"""``fit``: measure a live model on its devices, solve, run a few candidates, and name the best placement."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from placewright.budget import Budget
+from placewright.errors import InputError
+from placewright.graph import OpGraph
+from placewright.live.analyse import analyse
+from placewright.live.candidates import by_hand
+from placewright.live.dispatch import DISK, STREAMED, compute_device, places_of, undispatch
+from placewright.live.finalists import Finalist, calibrated_scales, run_finalist
+from placewright.live.live_problem import CostTable, Place, disk_costs, live_problem, streamed_costs
+from placewright.live.measure import Costs, measure_copies, measure_streaming, measure_visits, measure_whole
+from placewright.live.modelled import modelled_table
+from placewright.live.module_graph import METADATA, LiveModel
+from placewright.live.places import find_places, reserved_bytes
+from placewright.live.transfer import Backend, TorchBackend
+from placewright.live.workload import Workload, make_workloads
+from placewright.placement import Placement, checked_placement
+from placewright.placers.base import prepare
+from placewright.placers.registry import get_placer
+from placewright.profile import CopyCurve
+
+DISK_BYTES_PER_S = 1e9  # a guess: reading a mapped file that is not in memory
+
+
+def fit(
+    model: Any,
+    example_inputs: Any,
+    devices: list[str] | None = None,
+    memory: Mapping[str, float | str] | None = None,
+    phase: str | Mapping[str, float] = "forward",
+    *,
+    new_tokens: int = 256,
+    placer: str = "chain",
+    seconds: float = 45.0,
+    finalists: int = 4,
+    stream: bool = True,
+    seed: int = 0,
+    backend: Backend | None = None,
+) -> Placement:
+    """Decide which block of a live model goes to which device, by measured speed.
+
+    ``model`` is a module whose weights lie on one device, or on ``meta``: then costs are modelled and nothing is run.
+    ``example_inputs`` is a tensor, a tuple or a dictionary; ``phase`` says what is timed: the ``forward`` as given, the
+    ``prefill`` of these tokens, the ``decode`` of one token after them, or several with counts, such as
+    ``{"prefill": 1, "decode": 200}``. ``devices`` are torch devices, all GPUs and the CPU unless given; ``disk`` may be
+    added. ``memory`` limits them, in bytes or as "8GiB"; otherwise what is free counts. Caches are given room for
+    ``new_tokens`` more. ``stream`` allows weights that wait in host memory and visit the GPU at every forward.
+    ``finalists`` candidates are run for real within about ``seconds``; 0 trusts the prediction. ``backend`` stands for
+    torch's own devices unless given.
+    """
+    began = time.monotonic()
+    backend = backend or TorchBackend()
+    undispatch(model)
+    was_training = model.training
+    model.eval()
+    try:
+        home = weights_device(model)
+        if home.type == "meta":
+            model = on_meta(model)
+        workloads = make_workloads(model, example_inputs, phase)
+        graph, graphs = analyse(model, workloads, new_tokens)
+        live: LiveModel = graph.metadata[METADATA]
+        places = find_places(devices, memory, model, home, backend)
+        if home.type == "meta":
+            places = [replace(p, reserved_bytes=reserved_bytes(p, live, None)) for p in places]
+            table = modelled_table(graphs, workloads, places, weights_dtype(model))
+        else:
+            places, table = _measured(model, live, workloads, places, home, backend)
+        search = _Search(graphs, {w.phase: w.count for w in workloads}, callers_device(workloads, home), placer, seed)
+        search.add(places, table)
+        streaming = with_streaming(places, table, live) if stream else None
+        if streaming is not None:
+            search.add(*streaming)
+        if home.type == "meta" or finalists < 1 or len(places) < 2:
+            answer = search.best()
+        else:
+            answer = search.run(model, workloads, finalists, began + seconds, backend)
+        return replace(answer, seconds=time.monotonic() - began)
+    finally:
+        model.train(was_training)
+
+
+class _Search:
+    """One problem with each device as it is, and one with streaming, whose window takes room from the GPU."""
+
+    def __init__(self, graphs: list[OpGraph], counts: dict[str, float], caller: str, placer: str, seed: int) -> None:
+        self._graphs, self._counts, self._caller, self._placer, self._seed = graphs, counts, caller, placer, seed
+        self._settings: list[tuple[list[Place], CostTable]] = []
+        self._ran: list[Finalist] = []
+
+    def add(self, places: list[Place], table: CostTable) -> None:
+        """Search these places, too."""
+        self._settings.append((places, table))
+
+    def best(self) -> Placement:
+        """The best by prediction."""
+        found = self._solved({})
+        fitting = [p for p in found if p.is_valid and self._fits_host(p)]
+        return min(fitting, key=lambda p: p.value) if fitting else found[0]
+
+    def run(self, model: Any, workloads: list[Workload], finalists: int, end: float, backend: Backend) -> Placement:
+        """Run candidates for real, correct the costs, solve again, and name the fastest."""
+        limits = {p.name: p.memory_bytes for p in self._settings[0][0] if not p.is_host}
+        found = self._solved({})
+        if not any(p.is_valid for p in found):
+            return found[0]
+        first_predicted_s = min(p.value for p in found if p.is_valid)
+        for name, placement in self._ranked(found)[:finalists]:
+            if not self._ran or time.monotonic() < end:
+                self._ran.append(run_finalist(model, placement, workloads, name, limits, backend))
+        scales = calibrated_scales(self._ran)
+        again = self._solved(scales)
+        for name, placement in self._ranked(again)[:2]:
+            fastest = min(f.seconds for f in self._ran)
+            is_known = any(_same(f.placement, placement) for f in self._ran)
+            if not is_known and placement.value < fastest and time.monotonic() < end:
+                self._ran.append(run_finalist(model, placement, workloads, name, limits, backend))
+        winner = min(self._ran, key=lambda f: f.seconds)
+        if not np.isfinite(winner.seconds):
+            raise InputError(f"no candidate could be run; the first: {winner.why}")
+        return self._named(winner, again, scales, first_predicted_s)
+
+    def _named(
+        self, winner: Finalist, again: list[Placement], scales: dict[str, float], first_predicted_s: float
+    ) -> Placement:
+        assert winner.placement.device_of_op is not None
+        names = winner.placement.problem.cluster.device_names
+        solved = next(p for p in again if p.problem.cluster.device_names == names)
+        chosen = checked_placement(
+            solved.problem,
+            winner.placement.device_of_op,
+            placer=self._placer,
+            seed=self._seed,
+            evaluations=len(self._ran),
+            bound=solved.bound,
+            note=f"{winner.name}; fastest of {len(self._ran)} that were run",
+        )
+        measured = {
+            "measured_s": winner.seconds,
+            "first_predicted_s": first_predicted_s,
+            "peak_bytes": winner.peak_bytes,
+            "scales": scales,
+            "finalists": [
+                {
+                    "name": f.name,
+                    "predicted_s": f.placement.value,
+                    "measured_s": f.seconds if np.isfinite(f.seconds) else None,
+                    "why": f.why,
+                }
+                for f in self._ran
+            ],
+        }
+        return replace(chosen, measured=measured)
+
+    def _solved(self, scales: dict[str, float]) -> list[Placement]:
+        found = []
+        for places, table in self._settings:
+            corrected = replace(table, scales=scales)
+            problem = live_problem(self._graphs, self._counts, places, corrected, self._caller)
+            prepare(problem)
+            found.append(get_placer(self._placer).place(problem, Budget(seconds=10.0), self._seed))
+        return found
+
+    def _ranked(self, found: list[Placement]) -> list[tuple[str, Placement]]:
+        """What the placer found, then what people write by hand, by prediction; equal ones once, valid ones only."""
+        ours = sorted(((f"by '{self._placer}'", p) for p in found if p.is_valid), key=lambda c: c[1].value)
+        others = [
+            (name, checked_placement(p.problem, device, placer="by hand"))
+            for p in found
+            for name, device in by_hand(p.problem)
+        ]
+        others = sorted((c for c in others if c[1].is_valid), key=lambda c: c[1].value)
+        ranked: list[tuple[str, Placement]] = []
+        for name, placement in [*ours[:1], *sorted([*ours[1:], *others], key=lambda c: c[1].value)]:
+            if self._fits_host(placement) and not any(_same(placement, other) for _, other in ranked):
+                ranked.append((name, placement))
+        return ranked
+
+    def _fits_host(self, placement: Placement) -> bool:
+        """Whether host memory holds what computes there and what is streamed from there, together."""
+        room = next((p.room_bytes for p in self._settings[0][0] if p.name == "cpu"), math.inf)
+        evaluation = placement.evaluation
+        assert evaluation is not None
+        names = placement.problem.cluster.device_names
+        used = sum(m for n, m in zip(names, evaluation.memory_bytes, strict=True) if n == "cpu" or n.endswith(STREAMED))
+        return bool(used <= room)
+
+
+def _same(a: Placement, b: Placement) -> bool:
+    return places_of(a) == places_of(b)
+
+
+def on_meta(model: Any) -> Any:
+    """The model, or where buffers are real a copy of it, with everything on ``meta``."""
+    if all(b.device.type == "meta" for b in model.buffers()):
+        return model
+    return copy.deepcopy(model).to("meta")
+
+
+def weights_device(model: Any) -> Any:
+    """The one device that all weights are on."""
+    found = {t.device for t in [*model.parameters()]}
+    if not found:
+        raise InputError("the model has no weights: there is nothing to place")
+    if len(found) > 1:
+        raise InputError(f"the model's weights are on {sorted(map(str, found))}: move them to one device first")
+    return found.pop()
+
+
+def callers_device(workloads: list[Workload], home: Any) -> str:
+    """Where inputs come from and results go to."""
+    tensors = [v for w in workloads for v in [*w.args, *w.kwargs.values()] if isinstance(v, torch.Tensor)]
+    device = tensors[0].device if tensors else home
+    return "cpu" if device.type == "meta" else str(device)
+
+
+def weights_dtype(model: Any) -> Any:
+    """The type of most weights."""
+    sizes: dict[Any, int] = {}
+    for t in model.parameters():
+        sizes[t.dtype] = sizes.get(t.dtype, 0) + t.numel()
+    return max(sizes, key=lambda d: sizes[d])
+
+
+def _measured(
+    model: Any, live: LiveModel, workloads: list[Workload], places: list[Place], home: Any, backend: Backend
+) -> tuple[list[Place], CostTable]:
+    """Costs on every device, and the places with what is kept from weights there."""
+    costs: dict[tuple[str, str], Costs] = {}
+    copies: dict[str, dict[str, CopyCurve]] = {}
+    rates: dict[str, float] = {}
+    finished: list[Place] = []
+    for work in workloads:
+        costs[work.phase, str(home)] = measure_whole(model, live, work, home, backend)
+    for place in sorted(places, key=lambda p: p.name == DISK):
+        device = backend.device(compute_device(place.name))
+        for work in workloads:
+            if place.name == DISK:
+                costs[work.phase, DISK] = disk_costs(costs[work.phase, "cpu"], live, DISK_BYTES_PER_S)
+            elif place.name != str(home):
+                room = place.memory_bytes - reserved_bytes(place, live, 0.0)
+                base = costs[work.phase, str(home)]
+                costs[work.phase, place.name] = measure_visits(model, live, work, device, backend, room, base)
+        if not place.is_host:
+            copies[place.name] = measure_copies(device, backend)
+        if backend.is_gpu(device):
+            rates[place.name] = measure_streaming(device, backend)
+        workspace = max(costs[w.phase, place.name].workspace_bytes for w in workloads)
+        finished.append(replace(place, reserved_bytes=reserved_bytes(place, live, workspace)))
+    return finished, CostTable(costs, copies, rates)
+
+
+def with_streaming(places: list[Place], table: CostTable, live: LiveModel) -> tuple[list[Place], CostTable] | None:
+    """The same with a second entry for each GPU that cannot hold everything, but two of the largest units besides."""
+    total = sum(live.weight_bytes.values()) + sum(live.cache_bytes.values())
+    window = 2.0 * max(live.weight_bytes.get(p, 0.0) for p in live.units.paths)
+    costs = dict(table.costs)
+    changed: list[Place] = []
+    extra: list[Place] = []
+    for place in places:
+        if place.name in table.streaming_bytes_per_s and total > place.room_bytes > window:
+            changed.append(replace(place, reserved_bytes=place.reserved_bytes + window))
+            extra.append(Place(place.name + STREAMED))
+            for (phase, name), known in table.costs.items():
+                if name == place.name:
+                    rate = table.streaming_bytes_per_s[name]
+                    costs[phase, name + STREAMED] = streamed_costs(known, live, rate)
+        else:
+            changed.append(place)
+    return ([*changed, *extra], replace(table, costs=costs)) if extra else None

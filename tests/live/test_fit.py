@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+from live_models import made_up_problem, make_model, tokens, torch, transformers
+
+import placewright.torch as live
+from placewright.errors import InputError
+from placewright.live.dispatch import ATTRIBUTE, STREAMED, places_of
+from placewright.live.finalists import Finalist, calibrated_scales
+from placewright.live.module_graph import METADATA
+from placewright.placement import Placement, checked_placement
+from placewright.testing.tagged_devices import TaggedDevices, pretended_cuda
+
+
+def fit_with_pretended_gpu(model: Any, inputs: Any, **options: Any) -> tuple[Placement, TaggedDevices]:
+    devices = TaggedDevices(model, inputs, gpus=("cuda:0",))
+    with ExitStack() as stack:
+        stack.enter_context(pretended_cuda())
+        stack.enter_context(devices)
+        return live.fit(model, inputs, devices=["cuda:0", "cpu"], backend=devices, **options), devices
+
+
+def weights_bytes(model: Any) -> float:
+    return float(sum(p.numel() * p.element_size() for p in model.parameters()))
+
+
+@pytest.mark.parametrize(("name", "phase"), [("mixtral", "decode"), ("llama", "prefill"), ("bert", "forward")])
+def test_fit_keeps_to_the_cap_and_the_result_runs(name: str, phase: str) -> None:
+    model, ids = make_model(name), tokens()
+    with torch.no_grad():
+        expected = model(input_ids=ids).logits
+    cap = 0.6 * weights_bytes(model) + 200_000
+    placement, devices = fit_with_pretended_gpu(
+        model, {"input_ids": ids}, memory={"cuda:0": cap}, phase=phase, new_tokens=8, finalists=3
+    )
+    assert placement.is_valid
+    assert placement.evaluation is not None
+    assert placement.evaluation.memory_bytes[0] <= cap
+    assert placement.measured is not None
+    ran = placement.measured["finalists"]
+    assert 1 <= len(ran) <= 5
+    assert placement.measured["measured_s"] == min(f["measured_s"] for f in ran)
+    assert not hasattr(model, ATTRIBUTE)
+    assert not any("forward" in vars(m) for m in model.modules())
+    with pretended_cuda(), devices, torch.no_grad():
+        live.dispatch(model, placement, backend=devices)
+        assert torch.equal(model(input_ids=ids).logits, expected)
+    live.undispatch(model)
+
+
+def test_streamed_weights_visit_and_leave() -> None:
+    model, ids = make_model("llama"), tokens()
+    with torch.no_grad():
+        expected = model(input_ids=ids).logits
+    problem = made_up_problem(model, "forward", {"input_ids": ids})
+    kinds = tuple(problem.cluster.kinds)
+    streamed = problem.cluster.__class__(
+        "live",
+        (*kinds, kinds[0].__class__("cuda:0" + STREAMED)),
+        (*problem.cluster.devices, problem.cluster.devices[0].__class__("cuda:0" + STREAMED, "cuda:0" + STREAMED)),
+        {**problem.cluster.to_host, "cuda:0" + STREAMED: problem.cluster.to_host["cuda:0"]},
+        {**problem.cluster.from_host, "cuda:0" + STREAMED: problem.cluster.from_host["cuda:0"]},
+    )
+    times = np.column_stack([problem.op_time_s, problem.op_time_s[:, 0]])
+    problem = problem.with_options(cluster=streamed, op_time_s=times)
+    device = np.zeros(problem.n_ops, dtype=np.int32)
+    device[[0, -1]] = 1
+    for v, path in enumerate(problem.graph.module_paths):
+        if path.endswith("mlp"):
+            device[v] = 2
+    placement = checked_placement(problem, device, placer="streamed")
+    devices = TaggedDevices(model, ids, gpus=("cuda:0",))
+    before = {n: p.data_ptr() for n, p in model.named_parameters()}
+    with pretended_cuda():
+        live.dispatch(model, placement, backend=devices, keep_weights=True)
+        for _ in range(2):
+            with devices, torch.no_grad():
+                assert torch.equal(model(input_ids=ids).logits, expected)
+        live.undispatch(model)
+    assert {n: p.data_ptr() for n, p in model.named_parameters()} == before
+
+
+def test_a_cap_too_small_for_the_largest_unit_names_it_and_its_size() -> None:
+    model, ids = make_model("llama"), tokens()
+    placement, _ = fit_with_pretended_gpu(
+        model, {"input_ids": ids}, memory={"cuda:0": "20KiB", "cpu": "20KiB"}, phase="decode", finalists=2
+    )
+    assert placement.status == "infeasible"
+    assert placement.device_of_op is None
+    text = " ".join(f.message for f in placement.faults)
+    assert "mlp" in text
+    assert "18 KiB (18432 bytes)" in text
+
+
+def config_of_5_g() -> Any:
+    return transformers.MixtralConfig(
+        vocab_size=32000, hidden_size=2048, intermediate_size=4096, num_hidden_layers=12, num_attention_heads=16,
+        num_key_value_heads=8, num_local_experts=16, num_experts_per_tok=2,
+    )  # fmt: skip
+
+
+def test_a_model_on_meta_is_fitted_without_a_weight() -> None:
+    with torch.device("meta"):
+        model = transformers.MixtralForCausalLM(config_of_5_g()).to(torch.bfloat16)
+        ids = torch.zeros((1, 128), dtype=torch.long)
+    placement = live.fit(model, {"input_ids": ids}, memory={"cuda:0": "6GiB"}, phase="decode")
+    assert placement.status == "optimal"
+    places = places_of(placement)
+    experts = [places[p] for p in places if p.endswith("experts")]
+    assert len(experts) == 12
+    assert 0 < experts.count("cpu") < 12
+    assert all(places[f"model.layers.{i}.self_attn"] == "cuda:0" for i in range(12))
+    assert placement.evaluation is not None
+    assert placement.evaluation.memory_bytes[0] <= 6 * 2**30
+    single = {d: v for d, v in placement.summary()["single_device"].items() if v is not None}
+    assert placement.value <= min(single.values())
+    text = live.explain(placement)
+    assert "12 x model.layers.*.self_attn on cuda:0" in text
+    assert all(rule in text for rule in live.rules(placement))
+
+
+def test_streaming_pays_for_a_long_prefill_and_not_for_decoding() -> None:
+    with torch.device("meta"):
+        model = transformers.MixtralForCausalLM(config_of_5_g()).to(torch.bfloat16)
+        ids = torch.zeros((1, 4096), dtype=torch.long)
+    used = {}
+    for phase in ("decode", "prefill"):
+        placement = live.fit(model, {"input_ids": ids}, memory={"cuda:0": "7GiB"}, phase=phase)
+        assert placement.is_valid
+        used[phase] = {p for p in places_of(placement).values() if p.endswith(STREAMED)}
+    assert used["prefill"]
+    assert not used["decode"]
+
+
+def test_calibration_finds_what_was_too_fast_in_theory() -> None:
+    model = make_model("llama")
+    problem = made_up_problem(model, "forward", {"input_ids": tokens()})
+    finalists = []
+    for seed in range(8):
+        device = np.random.default_rng(seed).integers(0, 2, problem.n_ops).astype(np.int32)[problem.group_of_op]
+        device[[0, -1]] = 1
+        placement = checked_placement(problem, device, placer="x")
+        times = problem.op_device_time_s[np.arange(problem.n_ops), device]
+        on_gpu = float(times[device == 0].sum())
+        finalists.append(Finalist("x", placement, placement.value + on_gpu))  # the GPU takes twice as long
+    scales = calibrated_scales(finalists)
+    assert scales["cuda:0"] == pytest.approx(2.0, rel=0.15)
+    assert scales["cpu"] == pytest.approx(1.0, rel=0.15)
+
+
+def test_wrong_devices_and_sizes_are_refused() -> None:
+    model, ids = make_model("llama"), tokens()
+    with pytest.raises(InputError, match="'gpu9' is not a torch device"):
+        live.fit(model, ids, devices=["gpu9", "cpu"])
+    with pytest.raises(InputError, match="'cuda:7' is not on this machine"):
+        live.fit(model, ids, devices=["cuda:7", "cpu"])
+    with pytest.raises(InputError, match="expected bytes"):
+        live.fit(model, ids, memory={"cpu": "lots"})
+    with pytest.raises(InputError, match="which is not among the devices"):
+        live.fit(model, ids, devices=["cpu"], memory={"cuda:0": "1GiB"})
+    with pytest.raises(InputError, match="no weights"):
+        live.fit(torch.nn.ReLU(), ids)
+
+
+def test_one_device_needs_no_hooks() -> None:
+    model, ids = make_model("gpt2"), tokens()
+    placement = live.fit(model, {"input_ids": ids}, devices=["cpu"], phase="decode")
+    assert placement.status == "optimal"
+    live.dispatch(model, placement)
+    assert not any("forward" in vars(m) for m in model.modules())
+    live.undispatch(model)
+
+
+def test_every_cost_of_a_measured_problem_is_known() -> None:
+    model, ids = make_model("mixtral"), tokens()
+    placement, _ = fit_with_pretended_gpu(
+        model, {"input_ids": ids}, memory={"cuda:0": "10MiB"}, phase={"prefill": 1.0, "decode": 4.0}, finalists=1
+    )
+    problem = placement.problem
+    assert np.isfinite(problem.op_time_s).all()
+    inner = np.array([t in ("module", "code") and p != "" for t, p in _sorts(problem)])
+    assert (problem.op_time_s[inner] > 0).all()
+    assert problem.graph.metadata[METADATA].phases == ("prefill", "decode")
+
+
+def _sorts(problem: Any) -> Any:
+    return zip(problem.graph.op_types, problem.graph.module_paths, strict=True)
