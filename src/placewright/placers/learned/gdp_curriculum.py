@@ -110,23 +110,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--every", type=int, default=1, help="use one problem of so many only")
     parser.add_argument("--mutants", type=int, default=48)
+    parser.add_argument("--learning-rate", type=float, default=1.5e-3)
     parser.add_argument("--resume", action="store_true")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     problems = load_lessons(lessons()[:: options.every])
-    print(f"{len(problems)} problems, {sum(p.n_ops for p in problems)} ops, {time.monotonic() - began:.0f} s", flush=True)
-    settings = settings_for("ours", mutants=options.mutants)
+    ops = sum(p.n_ops for p in problems)
+    print(f"{len(problems)} problems, {ops} ops, {time.monotonic() - began:.0f} s", flush=True)
+    settings = settings_for("ours", mutants=options.mutants, learning_rate=options.learning_rate)
     school = GdpSchool(problems, settings, options.evaluations, options.seed, best_device())
     print(f"ready on {school.teacher.where}, {time.monotonic() - began:.0f} s", flush=True)
     school.clock = lambda: (time.monotonic() - began) / max(options.seconds, 1e-9)
-    last = [time.monotonic(), 0.0]
+    said = [time.monotonic()]
 
     def watch(lesson: Lesson) -> None:
-        if time.monotonic() - last[0] > 15:
-            rounds = sum(pupil.trials.evaluations for pupil in school.learners)
-            print(f"{time.monotonic() - began:.0f} s, step {school.steps}, {rounds} evaluations, "
-                  f"policy above best: {school.regret():.1%}", flush=True)  # fmt: skip
-            last[0] = time.monotonic()
+        if time.monotonic() - said[0] > 15:
+            said[0] = time.monotonic()
+            done = sum(pupil.trials.evaluations for pupil in school.learners)
+            above = f"policy above best: {school.regret():.1%}"
+            print(f"{said[0] - began:.0f} s, step {school.steps}, {done} evaluations, {above}", flush=True)
 
     budget = Budget(max(0.0, options.seconds - (time.monotonic() - began)))
     train(school, options.output, budget, resume=options.resume, watch=watch)

@@ -192,7 +192,7 @@ class GdpPolicy(nn.Module):
         self.gate = Superposition(settings) if settings.gate != "none" else None
         self.head = nn.Linear(width, n_devices if settings.head == "fixed" else width)
         if settings.head == "devices":
-            self.block = nn.Linear(BLOCK_WIDTH, width)
+            self.block = nn.Linear(BLOCK_WIDTH + node_features, width)
             self.device = nn.Sequential(nn.Linear(DEVICE_WIDTH + 1, width), nn.ReLU(), nn.Linear(width, width))
             self.pair = nn.Linear(PAIR_WIDTH, 1, bias=False)
         if settings.rounds > 1:
@@ -221,17 +221,21 @@ class GdpPolicy(nn.Module):
             x = x.index_add(0, graphs.slot, self.decided(told)[graphs.block_of_node])
         for layer in self.layers:
             x = layer(x, graphs.is_node, graphs.starts_graph, *gates)
-        x = x if gates[0] is None else x * gates[0]
-        pooled = torch.zeros(len(graphs.block), x.shape[1], device=x.device).index_add(
-            0, graphs.block_of_node, x[graphs.slot] * graphs.weight[:, None]
-        )
+        pooled = _pooled(x if gates[0] is None else x * gates[0], graphs)
         if devices is None:
             logits = self.head(pooled)
         else:
-            wish = torch.tanh(self.head(pooled) + self.block(graphs.block))
+            known = torch.cat([graphs.block, _pooled(graphs.node, graphs)], dim=1)
+            wish = torch.tanh(self.head(pooled) + self.block(known))
             logits = (wish[:, None] * devices[graphs.graph_of_block]).sum(dim=2) / wish.shape[1] ** 0.5
             logits = logits + self.pair(graphs.pair)[:, :, 0]
         return torch.log_softmax(logits.masked_fill(~graphs.allowed, FORBIDDEN), dim=1)
+
+
+def _pooled(x: Tensor, graphs: Joined) -> Tensor:
+    """[blocks, columns]: weighted means over each block's nodes."""
+    means = torch.zeros(len(graphs.block), x.shape[1], device=x.device)
+    return means.index_add(0, graphs.block_of_node, x[graphs.slot] * graphs.weight[:, None])
 
 
 def _per_block(chance: Tensor, devices: Tensor, graphs: Joined) -> Tensor:

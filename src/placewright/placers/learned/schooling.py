@@ -27,7 +27,7 @@ class Lesson(NamedTuple):
 
 
 class School:
-    """Learners of several problems that share one HSDAG policy; they step in turns until each has done its evaluations."""
+    """Learners of several problems that share one HSDAG policy; they step in turns until all evaluations are done."""
 
     def __init__(self, problems: Sequence[Problem], settings: Settings, evaluations: int, seed: int) -> None:
         self.problems, self.settings, self.evaluations, self.seed = tuple(problems), settings, evaluations, seed
@@ -127,6 +127,24 @@ def checkpoint_of(school: AnySchool, output: Path, every_s: float = 10.0) -> Che
         ],
     }
     return Checkpoint(output.with_name(f"{output.name}.checkpoint"), settings, every_s)
+
+
+def new_school(
+    placer: str, problems: Sequence[Problem], evaluations: int, seed: int, start: str | None = None
+) -> AnySchool:
+    """A school for the policy of one placer, from random weights or (gdp) from the file ``start``."""
+    if placer == "hsdag":
+        from placewright.placers.learned.hsdag_settings import settings_for as hsdag_settings
+
+        return School(problems, hsdag_settings("ours"), evaluations, seed)
+    from placewright.placers.learned.gdp_school import GdpSchool
+    from placewright.placers.learned.gdp_settings import settings_for, settings_of
+    from placewright.placers.learned.policy_file import load_policy
+
+    if start is None:
+        return GdpSchool(problems, settings_for("ours"), evaluations, seed)
+    stored = load_policy(start, "gdp")
+    return GdpSchool(problems, settings_of(stored.settings), evaluations, seed, start=stored)
 
 
 def train(
