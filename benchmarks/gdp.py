@@ -1,6 +1,6 @@
 """GDP's experiments: main table, ablations, generalisation, scale.
 
-    python benchmarks/gdp.py main|ablation|general|batch|auto|scale|tables [--only TEXT] [--stop-after SECONDS] [--rows FILE]
+    python benchmarks/gdp.py main|ablation|general|batch|auto|scale|tables [--only TEXT] [--stop-after S] [--rows FILE]
 
 Every run appends one line to the rows file and is skipped when it is there already, so a benchmark may be done in
 parts. ``--only`` picks runs whose key (part, model, cluster, method, seed) contains the text.
@@ -178,8 +178,8 @@ def general_table(rows: Rows) -> None:
     """Zero-shot where the policy was never trained: families, numbers of devices, both; human and etf beside it."""
     families = [("amoebanet", 4), ("wavenet-2x18", 2), ("wavenet-4x36", 4), ("gnmt-2", 2), ("unet?training=1", 2),
                 ("unet?training=1&batch=4", 4), ("moe?training=1", 4), ("gnmt-2?steps=30", 4)]  # fmt: skip
-    counts = [(m, n) for n in HELD_OUT_ACCELERATORS for m in
-              ("rnnlm-2", "transformer-xl-4", "inception-v3?training=1&batch=32", "amoebanet", "gnmt-2?steps=30")]  # fmt: skip
+    known = ("rnnlm-2", "transformer-xl-4", "inception-v3?training=1&batch=32", "amoebanet", "gnmt-2?steps=30")
+    counts = [(model, count) for count in HELD_OUT_ACCELERATORS for model in known]
     for model, count in [*families, *counts]:
         key = {"part": "general", "model": model, "cluster": f"{count} GPUs"}
         methods = ("human", "etf", "gdp, zero-shot")
@@ -290,7 +290,12 @@ def _timed_pass(policy: Any, joined: Any, where: str) -> Row:
             policy(joined).sum().item()
             seconds.append(time.perf_counter() - began)
     gib = (torch.cuda.max_memory_allocated() if where == "cuda" else 1024 * resource.getrusage(0).ru_maxrss) / 2**30
-    return {"nodes": len(joined.slot), "seconds": statistics.median(seconds[1:]), "gib": gib, "torch": torch.__version__}
+    return {
+        "nodes": len(joined.slot),
+        "seconds": statistics.median(seconds[1:]),
+        "gib": gib,
+        "torch": torch.__version__,
+    }
 
 
 def tables(rows: Rows) -> None:

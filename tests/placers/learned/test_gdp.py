@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from placewright.api import load  # noqa: E402
 from placewright.budget import Budget  # noqa: E402
 from placewright.cluster import Cluster, Device, DeviceKind, Link  # noqa: E402
+from placewright.costs.roofline import roofline_profile  # noqa: E402
 from placewright.errors import InputError  # noqa: E402
 from placewright.evaluate import evaluate  # noqa: E402
 from placewright.graph import build_graph  # noqa: E402
@@ -30,7 +31,6 @@ from placewright.placers.learned.groups import group_graph  # noqa: E402
 from placewright.placers.learned.rewards import SimulatedRewards  # noqa: E402
 from placewright.placers.learned.training import one_thread  # noqa: E402
 from placewright.problem import Problem, build_problem  # noqa: E402
-from placewright.profile import Profile  # noqa: E402
 from placewright.testing import random_problem  # noqa: E402
 
 
@@ -216,13 +216,7 @@ def flat_problem(n: int, edges: list[tuple[int, int]], cluster: Cluster, types: 
     """Ops of one second each; an edge is a tensor of one byte."""
     tensors = [(u, 1.0, [v]) for u, v in edges] + [(v, 1.0, []) for v in range(n)]
     graph = build_graph("flat", [f"op{v}" for v in range(n)], tensors, op_types=types, flops=[1.0] * n)
-    times = {name: {"gpu": 1.0} for name in graph.op_names}
-    profile = Profile.from_times(times) if hasattr(Profile, "from_times") else None
-    if profile is None:
-        from placewright.costs.roofline import roofline_profile
-
-        profile = roofline_profile(graph, cluster)
-    return build_problem(graph, cluster, profile).for_objective("latency", "overlap")
+    return build_problem(graph, cluster, roofline_profile(graph, cluster)).for_objective("latency", "overlap")
 
 
 def fork_join_20() -> Problem:
@@ -342,7 +336,9 @@ def test_people_give_each_recurrent_layer_a_device() -> None:
     assert of["decoder.attention.step_0.softmax"] == of["decoder.projection.step_0.matmul"] == 1
 
 
-@pytest.mark.parametrize("model", ["resnet-50", "transformer-xl-4?training=0", "inception-v3", "wavenet-2x18?training=0"])
+@pytest.mark.parametrize(
+    "model", ["resnet-50", "transformer-xl-4?training=0", "inception-v3", "wavenet-2x18?training=0"]
+)
 def test_people_cut_other_networks_into_stages_in_a_row(model: str, tmp_path: Path) -> None:
     problem = load(f"zoo:{model}", cluster="p100x4")
     found = get_placer("human").search(problem, Budget(5), 0).device_of_op

@@ -40,9 +40,7 @@ class Machine(NamedTuple):
         slow = DeviceKind(
             "half", flops_per_s=self.tera_flops * 5e11, memory_bandwidth_bytes_per_s=366e9, op_overhead_s=5e-6
         )
-        host = DeviceKind(
-            "cpu", is_host=True, flops_per_s=6e11, memory_bandwidth_bytes_per_s=76e9, op_overhead_s=2e-6
-        )
+        host = DeviceKind("cpu", is_host=True, flops_per_s=6e11, memory_bandwidth_bytes_per_s=76e9, op_overhead_s=2e-6)
         fast_count = self.accelerators - self.slower
         names = [(f"gpu{i}", "gpu" if i < fast_count else "half") for i in range(self.accelerators)]
         devices = [Device(name, kind, self.memory_gib * _GIB) for name, kind in names]

@@ -86,8 +86,13 @@ class GdpSchool:
 
     @property
     def progress(self) -> float:
-        done = sum(pupil.trials.evaluations for pupil in self.learners) / (self.evaluations * len(self.learners))
+        done = sum(self._asked_for(i) for i in range(len(self.learners))) / (self.evaluations * len(self.learners))
         return min(1.0, max(done, self.clock()))
+
+    def _asked_for(self, i: int) -> int:
+        """Evaluations of a problem, those under way included: counting finished ones would depend on the clock."""
+        s, pupil = self.settings, self.learners[i]
+        return pupil.problem.n_devices + pupil.visits * (s.samples + 1 + s.mutants)
 
     def regret(self) -> float:
         """How far the policy's own placements, when last asked, were above the best known ones (geometric mean)."""
@@ -96,7 +101,7 @@ class GdpSchool:
         return math.exp(sum(finite) / len(finite)) - 1 if finite else math.inf
 
     def _is_done(self, i: int) -> bool:
-        return self.learners[i].trials.evaluations >= self.evaluations
+        return self._asked_for(i) >= self.evaluations
 
     def _report(self, i: int) -> Report:
         trials = self.learners[i].trials
