@@ -3,7 +3,7 @@
     python benchmarks/gdp.py main|ablation|general|batch|auto|scale|tables [--only TEXT] [--stop-after S] [--rows FILE]
 
 Every run appends one line to the rows file and is skipped when it is there already, so a benchmark may be done in
-parts. ``--only`` picks runs whose key (part, model, cluster, method, seed) contains the text.
+parts. ``--only`` picks runs whose key (part, model, cluster, method, seed) contains one of the texts, joined by "|".
 
 Models are training steps on equal GPUs with 16 GiB each (``p100xK``, modelled). ``human`` is one layer or stage per
 device; ``partition`` a balanced hypergraph partition, in the role of METIS; ``hdp`` the learned grouper and placer,
@@ -80,7 +80,7 @@ class Rows:
     def wants(self, **key: Any) -> bool:
         text = " ".join(str(v) for v in key.values())
         known = any(all(row.get(k) == v for k, v in key.items()) for row in self.rows)
-        return not known and self.only in text and time.monotonic() < self._until
+        return not known and any(o in text for o in self.only.split("|")) and time.monotonic() < self._until
 
     def add(self, row: Row) -> None:
         self.rows.append(row)

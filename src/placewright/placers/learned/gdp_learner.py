@@ -73,7 +73,7 @@ class Teacher:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         joined = join(graphs, s.segment)
-        moved = [Rollout(r.scale, *(t if t is None else t.to(self.where) for t in r[1:])) for r in rollouts]
+        moved = [r.to(self.where) for r in rollouts]
         for _ in range(s.epochs):
             log_chance = self.policy(joined)
             losses, first = [], 0

@@ -135,10 +135,9 @@ class SegmentLayer(nn.Module):
         key, value = torch.cat([before, here], dim=1).chunk(2, dim=2)
         real = is_node.view(segments, size)
         seen = torch.cat([torch.cat([real[:1], real[:-1]]) & ~starts_graph[:, None], real], dim=1)
-        mixed = nn.functional.scaled_dot_product_attention(
-            *(self._split(t.reshape(segments, -1, width)) for t in (query, key, value)),
-            attn_mask=seen[:, None, None, :].expand(-1, 1, size, -1),
-        )
+        mask = seen[:, None, None, :].expand(-1, 1, size, -1)
+        q, k, v = (self._split(t.reshape(segments, -1, width)) for t in (query, key, value))
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, mask)
         mixed = mixed.transpose(1, 2).reshape(-1, width)
         y = self.norm_attention(x + self.out(mixed if gate is None else mixed * gate))
         inner = torch.relu(self.up(y if gate is None else y * gate))

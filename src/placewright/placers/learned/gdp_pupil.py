@@ -46,6 +46,13 @@ class Rollout(NamedTuple):
     advantage: Tensor  # [samples]
     target: Tensor | None  # [blocks, devices]: where the best placement known has the blocks
 
+    def to(self, where: str) -> Rollout:
+        """The same on another device."""
+        target = None if self.target is None else self.target.to(where)
+        return Rollout(
+            self.scale, self.action.to(where), self.log_chance.to(where), self.advantage.to(where), target
+        )  # fmt: skip
+
 
 class Pupil:
     """Judges what the policy asks for this problem. Everything here depends on the seed alone."""
@@ -156,7 +163,7 @@ class Pupil:
         shares = self._shares(self.elites[0][1], asked.scale)
         best = _renamed(shares, asked.log_chance.numpy(), self._alike)
         if (best != np.arange(len(best))).any():
-            self.elites = [(s, best[r].astype(np.int32)) for s, r in self.elites]
+            self.elites = [(s, best[r]) for s, r in self.elites]
             shares = shares[:, np.argsort(best)]
         return shares
 
@@ -202,7 +209,7 @@ def _renamed(shares: NDArray[np.float32], log_chance: NDArray[np.float32], alike
             if gain[i, j] <= 1e-6:
                 break
             name[m[i]], name[m[j]] = name[m[j]], name[m[i]]
-    return name
+    return name.astype(np.int32)
 
 
 def _tensors(groups: GroupGraph, known: Features, blocks: Blocks, where: str) -> GraphTensors:

@@ -112,7 +112,7 @@ class GdpSchool:
         n = len(self.learners)
         per_round = max(1, -(-n // BATCH))
         order = np.random.default_rng((self.seed, self.steps // per_round)).permutation(n)
-        return np.array_split(order, per_round)[self.steps % per_round].tolist()  # type: ignore[no-any-return]
+        return np.array_split(order, per_round)[self.steps % per_round].tolist()
 
     def _learn(self) -> None:
         if self._pending is None:

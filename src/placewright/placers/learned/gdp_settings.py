@@ -27,11 +27,11 @@ class Settings:
 
     variant: str = "ours"
     width: int = 64
-    sage_layers: int = 4
-    attention_layers: int = 2
+    sage_layers: int = 3
+    attention_layers: int = 1
     heads: int = 4
-    inner_width: int = 256
-    segment: int = 128
+    inner_width: int = 128
+    segment: int = 64
     gate: Gate = "graph"
     head: Head = "devices"
     rounds: int = 1
@@ -57,8 +57,8 @@ class Settings:
 
 
 _PUBLISHED = Settings(
-    "paper", width=128, inner_width=512, head="fixed", work_features=False, scales=(0,), entropy=0.1,
-    last_entropy=0.01, samples=20, epochs=4, baseline="mean", invalid="penalty", mutants=0, imitation=0.0,
+    "paper", width=128, sage_layers=4, attention_layers=2, inner_width=512, segment=128, head="fixed",
+    work_features=False, scales=(0,), entropy=0.1, last_entropy=0.01, samples=20, epochs=4, baseline="mean", invalid="penalty", mutants=0, imitation=0.0,
     by_rank=False,
 )  # fmt: skip
 VARIANTS: dict[str, Settings] = {"ours": Settings(), "paper": _PUBLISHED}

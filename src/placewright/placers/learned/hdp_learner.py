@@ -70,7 +70,7 @@ class HdpLearner:
             loss = reinforce_loss(score, baseline, placed_log) - (baseline - mean) * grouped_log
             loss = loss - ENTROPY * entropy.mean() / self._n_groups
             self.optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             nn.utils.clip_grad_norm_(self._parameters, MOST_GRADIENT)
             self.optimiser.step()
             self._baseline = BASELINE_MEMORY * baseline + (1 - BASELINE_MEMORY) * mean
