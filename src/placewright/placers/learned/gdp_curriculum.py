@@ -70,7 +70,8 @@ _OTHERS = (
     "bert-base?batch=16", "inception-v3?batch=16", "layered?ops=150&ccr=0.3&seed=1",
     "layered?ops=200&width=8&ccr=1&seed=2", "fork-join?blocks=6&branches=6&ccr=0.5&seed=4",
     "fork-join?blocks=10&branches=3&ccr=0.2&seed=5", "series-parallel?ops=120&ccr=0.5&seed=6",
-    "chain?ops=60&ccr=1&seed=8", "fork-join?blocks=2&branches=10&length=6&ccr=0.1&seed=9", "layered?ops=200&width=30&ccr=0.05&seed=10",
+    "chain?ops=60&ccr=1&seed=8", "fork-join?blocks=2&branches=10&length=6&ccr=0.1&seed=9",
+    "layered?ops=200&width=30&ccr=0.05&seed=10",
 )  # fmt: skip
 
 

@@ -58,8 +58,8 @@ class Settings:
 
 _PUBLISHED = Settings(
     "paper", width=128, sage_layers=4, attention_layers=2, inner_width=512, segment=128, head="fixed",
-    work_features=False, scales=(0,), entropy=0.1, last_entropy=0.01, samples=20, epochs=4, baseline="mean", invalid="penalty", mutants=0, imitation=0.0,
-    by_rank=False,
+    work_features=False, scales=(0,), entropy=0.1, last_entropy=0.01, samples=20, epochs=4, baseline="mean",
+    invalid="penalty", mutants=0, imitation=0.0, by_rank=False,
 )  # fmt: skip
 VARIANTS: dict[str, Settings] = {"ours": Settings(), "paper": _PUBLISHED}
 # What says how a network is built: a policy from a file brings it along.
