@@ -106,7 +106,7 @@ def test_an_untrained_gate_changes_nothing(gate: str) -> None:
     joined = join([pupil.graphs[0]], 128)
     assert torch.equal(plain.policy(joined), gated.policy(joined))
     with torch.no_grad():
-        gated.policy.gate.factor.weight += 0.1
+        gated.policy.gate.factor.bias += torch.linspace(-1, 1, 64)
     assert not torch.allclose(plain.policy(joined), gated.policy(joined))
 
 
@@ -160,14 +160,14 @@ def test_blocks_hold_what_some_device_takes_and_mutants_stay_allowed(case: int) 
 def test_steps_that_share_weights_form_blocks() -> None:
     problem = load("zoo:rnnlm-2?steps=8", cluster="p100x2")
     groups = group_graph(problem)
-    blocks = make_blocks(problem, groups, 1)
+    blocks = make_blocks(problem, groups, 4)
     paths = np.array(problem.graph.module_paths)[groups.first_op]
     heavy = [i for i, path in enumerate(paths) if path.endswith("matmul") and path.startswith("layers.")]
     layers_in_block: dict[int, set[str]] = {}
     for i in heavy:
         layers_in_block.setdefault(int(blocks.block_of_group[i]), set()).add(paths[i].split(".")[1])
     assert all(len(layers) == 1 for layers in layers_in_block.values())
-    assert len(layers_in_block) < len(heavy) / 2
+    assert len(layers_in_block) <= len(heavy) / 2
 
 
 def rollout(action: list[list[int]], old: torch.Tensor, advantage: list[float]) -> Rollout:
@@ -213,9 +213,10 @@ def free_pair(n_devices: int = 2, bandwidth: float = 1e30) -> Cluster:
 
 
 def flat_problem(n: int, edges: list[tuple[int, int]], cluster: Cluster, types: list[str] | None = None) -> Problem:
-    """Ops of one second each; an edge is a tensor of one byte."""
+    """Ops of one second each, those of type Z of none; an edge is a tensor of one byte."""
     tensors = [(u, 1.0, [v]) for u, v in edges] + [(v, 1.0, []) for v in range(n)]
-    graph = build_graph("flat", [f"op{v}" for v in range(n)], tensors, op_types=types, flops=[1.0] * n)
+    flops = [0.0 if t == "Z" else 1.0 for t in types or ["X"] * n]
+    graph, _ = build_graph("flat", [f"op{v}" for v in range(n)], tensors, op_types=types, flops=flops)
     return build_problem(graph, cluster, roofline_profile(graph, cluster)).for_objective("latency", "overlap")
 
 
@@ -239,24 +240,22 @@ def test_a_fork_join_without_communication_is_balanced_within_2000_samples(seed:
 
 
 def test_a_chain_of_large_tensors_collapses_to_one_device() -> None:
-    edges = [(v, v + 1) for v in range(11)]
-    problem = flat_problem(12, edges, free_pair(bandwidth=0.2))
-    teacher, pupil = policy_and_pupil(problem, 0, mutants=0, imitation=0.0, scales=(0,), learning_rate=3e-3)
+    edges = [(v, v + 1) for v in range(7)]
+    problem = flat_problem(8, edges, free_pair(bandwidth=0.2))
+    teacher, pupil = policy_and_pupil(problem, 0, mutants=0, imitation=0.0, scales=(0,), learning_rate=5e-3)
     learner = GdpLearner(pupil, teacher)
     with one_thread():
-        report = learner.step(2000)
-        while report.evaluations < 1900:
-            report = learner.step(2000 - report.evaluations)
+        report = learner.step(1000)
+        while report.evaluations < 1000:
+            report = learner.step(1000 - report.evaluations)
         (asked,) = teacher.ask([(pupil.graphs[0], 0)], 1)
     assert len(set(asked.log_chance.argmax(dim=1).tolist())) == 1
 
 
 def opposite_problems() -> list[Problem]:
-    """Ops of types X and Y: in one graph a chain that should not be cut, in the other free to be spread."""
+    """Ops of types X and Y: in one graph the second reads the first, in the other they are free to be spread."""
     cluster = free_pair(bandwidth=0.2)
-    chain = flat_problem(6, [(v, v + 1) for v in range(5)], cluster, ["X", "Y"] * 3)
-    free = flat_problem(8, [], cluster, ["X", "Y"] * 3 + ["Z", "Z"])
-    return [chain, free]
+    return [flat_problem(2, [(0, 1)], cluster, ["X", "Y"]), flat_problem(3, [], cluster, ["X", "Y", "Z"])]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -266,9 +265,9 @@ def test_superposition_reaches_opposite_optima_and_its_absence_does_not(gate: st
     # one and not in the other.
     settings = settings_for(
         "ours", gate=gate, head="fixed", work_features=False, scales=(0,), sage_layers=0, attention_layers=0,
-        mutants=0, imitation=0.0, learning_rate=5e-3, last_learning_rate=2e-3, width=32, inner_width=32,
+        mutants=0, imitation=0.0, learning_rate=1e-2, last_learning_rate=5e-3, width=16, inner_width=16,
     )  # fmt: skip
-    school = GdpSchool(opposite_problems(), settings, 3500, seed)
+    school = GdpSchool(opposite_problems(), settings, 1200, seed)
     with one_thread():
         while school.step() is not None:
             pass
@@ -332,7 +331,7 @@ def test_people_give_each_recurrent_layer_a_device() -> None:
     assert found is not None
     of = dict(zip(problem.graph.op_names, found.tolist(), strict=True))
     assert of["encoder.0.rightward.step_1.matmul"] == of["decoder.0.step_3.matmul"] == of["decoder.embedding"] == 0
-    assert of["encoder.1.step_0.matmul"] == of["decoder.1.step_2.matmul/grad_weight"] == 1
+    assert of["encoder.1.step_0.matmul"] == of["decoder.1.step_2.matmul/grad_input0"] == 1
     assert of["decoder.attention.step_0.softmax"] == of["decoder.projection.step_0.matmul"] == 1
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from placewright.placers.learned.rewards import Rewards
 
 SHIPPED = Path(__file__).parent / "policies" / "gdp.safetensors"
-ZERO_SHOT_SAMPLES, ZERO_SHOT_MOVES = 8, 96
+ZERO_SHOT_SAMPLES, ZERO_SHOT_MOVES = 8, 192
 
 
 class GdpPlacer(LearnedPlacer):
@@ -53,23 +53,16 @@ class GdpPlacer(LearnedPlacer):
 
     def prepared(self, problem: Problem, rewards: Rewards, seed: int) -> tuple[Pupil, Teacher]:
         """The problem as the policy sees it, and the policy."""
-        from dataclasses import replace
-
         from placewright.placers.learned.features import Vocabulary
-        from placewright.placers.learned.gdp_learner import Teacher, new_policy
+        from placewright.placers.learned.gdp_learner import Teacher, new_policy, stored_policy
         from placewright.placers.learned.gdp_pupil import Pupil
-        from placewright.placers.learned.gdp_settings import SHAPE, settings_of
-        from placewright.placers.learned.policy_file import load_policy
 
-        settings, vocabulary, weights = self.settings, Vocabulary.of([problem.graph]), None
-        if self._policy_file is not None:
-            stored = load_policy(self._policy_file, self.name)
-            built = settings_of(stored.settings)
-            settings = replace(settings, **{name: getattr(built, name) for name in SHAPE})
-            vocabulary, weights = Vocabulary(stored.op_types), stored.weights
-        policy = new_policy(settings, vocabulary, problem.n_devices, seed)
-        if weights is not None:
-            policy.load_state_dict(weights)
+        if self._policy_file is None:
+            settings, vocabulary = self.settings, Vocabulary.of([problem.graph])
+            policy = new_policy(settings, vocabulary, problem.n_devices, seed)
+        else:
+            policy, vocabulary = stored_policy(self._policy_file, self.settings, problem.n_devices)
+            settings = policy.settings
         return Pupil(problem, rewards, settings, vocabulary), Teacher(policy, settings, seed)
 
     def learner(self, problem: Problem, rewards: Rewards, seed: int) -> GdpLearner:

@@ -67,6 +67,8 @@ def decode(pupil: Pupil, teacher: Teacher, last: Decode, budget: Budget, samples
                     break
                 pupil.judge(a, 0, 0)
         elif stage == "search":
+            if not pupil.has_started:
+                pupil.start(problem.n_devices)  # everything on one device is worth changing too
             _search(pupil, asked[0].seed, budget, moves)
         stages[stage] = min(trials.best_value, listed[2] if listed else np.inf)
     evaluations = trials.evaluations + (2 if listed else 0)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from placewright.errors import InputError
 from placewright.placers.learned.features import Vocabulary
 from placewright.placers.learned.gdp_features import node_width
 from placewright.placers.learned.gdp_network import GdpPolicy, GraphTensors, join
 from placewright.placers.learned.gdp_pupil import Asked, Pupil, Rollout
-from placewright.placers.learned.gdp_settings import Settings
+from placewright.placers.learned.gdp_settings import SHAPE, Settings, settings_of
+from placewright.placers.learned.policy_file import load_policy
 from placewright.placers.learned.training import OwnRandomness, Report
+from placewright.text import shown
 
 
 def new_policy(settings: Settings, vocabulary: Vocabulary, n_devices: int, seed: int) -> GdpPolicy:
@@ -21,6 +25,21 @@ def new_policy(settings: Settings, vocabulary: Vocabulary, n_devices: int, seed:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return GdpPolicy(settings, node_width(vocabulary, with_work=settings.work_features), n_devices)
+
+
+def stored_policy(path: str, settings: Settings, n_devices: int) -> tuple[GdpPolicy, Vocabulary]:
+    """A policy from a file, which says how the network is built; how it learns is as in ``settings``."""
+    stored = load_policy(path, "gdp")
+    vocabulary = Vocabulary(stored.op_types)
+    try:
+        built = settings_of(stored.settings)
+        policy = new_policy(
+            replace(settings, **{name: getattr(built, name) for name in SHAPE}), vocabulary, n_devices, 0
+        )
+        policy.load_state_dict(stored.weights)
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise InputError(f"{shown(path, 200)}: does not fit {n_devices} devices, or is damaged: {error}") from error
+    return policy, vocabulary
 
 
 def ppo_loss(log_chance: Tensor, rollout: Rollout, work: Tensor, settings: Settings, entropy_weight: float) -> Tensor:

@@ -56,6 +56,7 @@ class GdpSchool:
                 problems,
             )
         )
+        self.origin: dict[str, Any] = {}  # what else a policy's history should tell
         self.clock: Callable[[], float] = lambda: 0.0
         self.steps = 0
         self._pending: _Pending | None = None
@@ -155,6 +156,8 @@ class GdpSchool:
             "evaluations": [pupil.trials.evaluations for pupil in self.learners],
             "best": [pupil.trials.best_value for pupil in self.learners],
             "seed": self.seed,
+            "steps": self.steps,
+            **self.origin,
         }
         weights = {name: tensor.cpu() for name, tensor in self.teacher.policy.state_dict().items()}
         return Policy("gdp", weights, self.settings.document(), self.vocabulary.op_types, history)

@@ -36,7 +36,7 @@ class Settings:
     head: Head = "devices"
     rounds: int = 1
     work_features: bool = True  # times, bytes and places in the critical path, which the paper does not use
-    scales: tuple[int, ...] = (8, 2, 32)  # the first one is that of the policy's own answer
+    scales: tuple[int, ...] = (2, 8, 32)  # the first one is that of the policy's own answer
     learning_rate: float = 1e-3
     last_learning_rate: float = 1e-4
     clip: float = 0.2

@@ -34,7 +34,8 @@ class HdpLearner:
     def __init__(self, problem: Problem, rewards: Rewards, seed: int) -> None:
         units = group_graph(problem)
         self.trials = Trials(problem, units, rewards)
-        n, self._n_groups = units.n_groups, min(MOST_GROUPS, GROUPS_PER_DEVICE * problem.n_devices)
+        n = units.n_groups
+        self._n_groups = min(MOST_GROUPS, GROUPS_PER_DEVICE * problem.n_devices, n)
         types = mean_types(problem.graph.op_types, units, Vocabulary.of([problem.graph]))
         shapes = output_shapes(problem.graph, units) / 10
         self._content = torch.from_numpy(np.concatenate([types, shapes], axis=1).astype(np.float32))
