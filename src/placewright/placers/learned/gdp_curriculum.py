@@ -1,6 +1,6 @@
 """The problems that the shipped policy is trained on, and what is kept away from it.
 
-    python -m placewright.placers.learned.gdp_curriculum -o gdp.safetensors --seconds 880 --seed 0
+    python -m placewright.placers.learned.gdp_curriculum -o gdp.safetensors --seconds 540 --seed 0
 
 Models are training steps and inference graphs of the training families in several sizes, and generated graphs.
 Clusters have 2, 4 or 8 accelerators of one or two kinds, links of different speeds, memories that bind or do not.
@@ -102,11 +102,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=880.0)
+    parser.add_argument("--seconds", type=float, default=540.0)
     parser.add_argument("--evaluations", type=int, default=100_000, help="most placements to judge per problem")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--every", type=int, default=1, help="use one problem of so many only")
-    parser.add_argument("--mutants", type=int, default=32)
+    parser.add_argument("--mutants", type=int, default=24)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--resume", action="store_true")
     options = parser.parse_args(arguments)

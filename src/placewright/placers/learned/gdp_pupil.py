@@ -65,7 +65,9 @@ class Pupil:
         self.trials = Trials(problem, self.groups, rewards, repair=settings.invalid == "repair")
         self.blocks = tuple(make_blocks(problem, self.groups, scale) for scale in settings.scales)
         known = features(problem, self.groups, vocabulary, with_work=settings.work_features)
-        self.graphs = tuple(_tensors(self.groups, known, blocks, where) for blocks in self.blocks)
+        self.graphs = tuple(
+            _tensors(self.groups, known, blocks, where) for blocks in self.blocks[: settings.policy_scales]
+        )
         self.elites: list[tuple[float, IntArray]] = []  # score and devices of groups, best first
         self.visits = 0
         self.greedy_value = math.inf  # of the policy's likeliest placement, when last asked
@@ -94,9 +96,9 @@ class Pupil:
         self._note(fixed, judged.score_s, judged.is_valid)
 
     def next_scale(self) -> int:
-        """Scales take turns."""
+        """The policy's scales take turns."""
         self.visits += 1
-        return (self.visits - 1) % len(self.blocks)
+        return (self.visits - 1) % len(self.graphs)
 
     def judge(self, asked: Asked, mutants: int, greedy: int = 1) -> tuple[Rollout, Report]:
         """Judge the samples, the likeliest placement (``greedy`` 1) and changed copies of the best ones."""

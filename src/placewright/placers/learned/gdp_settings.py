@@ -16,8 +16,9 @@ Baseline = Literal["moving", "mean"]
 
 @dataclass(frozen=True)
 class Settings:
-    """``scales``: blocks per device that decisions are pooled in, 0 for none (every op decides alone).
+    """``scales``: blocks per device, 0 for none (every op alone); good placements are changed at all of them.
 
+    The policy decides at the first ``policy_scales`` of them, its own answer is that at the first.
     ``head``: ops are scored against embeddings of the devices, or have a ``fixed`` softmax. ``gate``: what the
     superposition layer conditions on. ``rounds``: how often devices are decided, each time knowing the decisions
     before (GO). ``invalid``: ops are moved off over-full devices, or the reward is -10. ``mutants``: changed copies of
@@ -36,7 +37,8 @@ class Settings:
     head: Head = "devices"
     rounds: int = 1
     work_features: bool = True  # times, bytes and places in the critical path, which the paper does not use
-    scales: tuple[int, ...] = (2, 8, 32)  # the first one is that of the policy's own answer
+    scales: tuple[int, ...] = (2, 8, 32)
+    policy_scales: int = 1
     learning_rate: float = 1e-3
     last_learning_rate: float = 1e-4
     clip: float = 0.2
@@ -48,7 +50,7 @@ class Settings:
     baseline: Baseline = "moving"
     invalid: Invalid = "repair"
     mutants: int = 16
-    imitation: float = 1.0
+    imitation: float = 0.3
     by_rank: bool = True  # order of ready ops under "overlap": longest way left first
 
     def document(self) -> dict[str, Any]:
