@@ -30,6 +30,7 @@ from placewright.evaluate import evaluate, lower_bound
 from placewright.placers import get_placer
 from placewright.placers.base import Found, Placer, make_ready
 from placewright.placers.learned.gdp_curriculum import HELD_OUT_ACCELERATORS, Machine
+from placewright.placers.learned.rewards import ways_left
 from placewright.problem import Problem
 
 TABLE = (
@@ -104,6 +105,18 @@ class PartitionBaseline(Placer):
         return get_placer("partition").search(loads, budget, seed)
 
 
+class OrderedHuman(Placer):
+    """People's split, ready ops by the longest way left as for ``gdp``: what the order alone is worth."""
+
+    name = "human"
+    summary = "layers in a row, longest way first"
+
+    def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
+        found = get_placer("human").search(problem, budget, seed)
+        assert found.device_of_op is not None
+        return found._replace(priority=-ways_left(problem, found.device_of_op[None])[0])
+
+
 def judged(problem: Problem, found: Found) -> Row:
     """A found placement as it is: no floor by a single device."""
     if found.device_of_op is None:
@@ -133,10 +146,13 @@ def zero_shot(problem: Problem, seed: int, **options: Any) -> Row:
     return {**row, "stages": {stage: float(value) for stage, _, value in parts if stage in STAGES}}
 
 
+OURS: dict[str, type[Placer]] = {"partition": PartitionBaseline, "human, longest way first": OrderedHuman}
+
+
 def main_table(rows: Rows) -> None:
     for model, cluster in TABLE:
         key = {"part": "main", "model": model, "cluster": cluster}
-        runs = [(m, 0) for m in (*PLAIN, "partition", "bound")]
+        runs = [(m, 0) for m in (*PLAIN, "human, longest way first", "partition", "bound")]
         runs += [(m, s) for s in SEEDS for m in ("gdp, zero-shot", *LEARNED, "anneal")]
         wanted = [(m, s) for m, s in runs if rows.wants(**key, method=m, seed=s)]
         if not wanted:
@@ -148,8 +164,8 @@ def main_table(rows: Rows) -> None:
                 continue
             if method == "bound":
                 rows.add({**run, "value": lower_bound(problem), "ops": problem.n_ops})
-            elif method == "partition":
-                rows.add({**run, **one_run(problem, PartitionBaseline(), Budget(60.0), seed)})
+            elif method in OURS:
+                rows.add({**run, **one_run(problem, OURS[method](), Budget(60.0), seed)})
             elif method in PLAIN:
                 placer, options = PLAIN[method]
                 rows.add({**run, **one_run(problem, get_placer(placer, **options), Budget(60.0), seed)})

@@ -126,7 +126,8 @@ def _mutate(
         while moves < 6 and _next_random(state, 2) == 0:
             moves += 1
         for _ in range(moves):
-            scale = _next_random(state, first_ptr.shape[0])
+            # Of two scales the earlier one: coarse moves matter most.
+            scale = min(_next_random(state, first_ptr.shape[0]), _next_random(state, first_ptr.shape[0]))
             d = _next_random(state, n_devices)
             g = _next_random(state, n)
             if n_edges > 0 and _next_random(state, 4) > 0:  # one end of an edge that is cut follows the other
