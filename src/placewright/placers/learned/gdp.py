@@ -44,7 +44,7 @@ class GdpPlacer(LearnedPlacer):
         super().__init__(rewards)
         check_stage(decode)
         self.settings, self.zero_shot, self.decode = settings_for(variant, **options), zero_shot, decode
-        starts_anew = policy == "none" or (policy is None and (variant != "ours" or not SHIPPED.exists()))
+        starts_anew = policy == "none" or (policy is None and variant != "ours")
         self._policy_file = None if starts_anew else policy or str(SHIPPED)
 
     @property
