@@ -9,7 +9,6 @@ Clusters have 2, 4 or 8 accelerators of one or two kinds, links of different spe
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -128,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{said[0] - began:.0f} s, step {school.steps}, {done} evaluations, {above}", flush=True)
 
     budget = Budget(max(0.0, options.seconds - (time.monotonic() - began)))
-    school.origin = {"command": f"gdp_curriculum {' '.join(arguments or sys.argv[1:])}", "device": school.teacher.where}
+    school.origin = {"curriculum": {**vars(options), "output": options.output.name}, "device": school.teacher.where}
     train(school, options.output, budget, resume=options.resume, watch=watch)
     print(f"{school.steps} steps, {time.monotonic() - began:.0f} s, policy above best: {school.regret():.1%}")
 
