@@ -62,7 +62,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "no mutants": {"mutants": 0},
     "no mutants, no imitation": {"mutants": 0, "imitation": 0.0},
     "policy at 3 scales": {"policy_scales": 3},
-    "every op alone": {"scales": (0, 2, 8, 32)},
+    "every op alone": {"scales": (0, 2, 1, 8, 32)},
     "every op alone, no mutants, no imitation": {"scales": (0,), "mutants": 0, "imitation": 0.0},
     "no work features": {"work_features": False},
     "first come, first served": {"by_rank": False},

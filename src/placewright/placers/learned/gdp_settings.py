@@ -37,7 +37,7 @@ class Settings:
     head: Head = "devices"
     rounds: int = 1
     work_features: bool = True  # times, bytes and places in the critical path, which the paper does not use
-    scales: tuple[int, ...] = (2, 8, 32)
+    scales: tuple[int, ...] = (2, 1, 8, 32)
     policy_scales: int = 1
     learning_rate: float = 1e-3
     last_learning_rate: float = 1e-4
