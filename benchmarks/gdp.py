@@ -7,8 +7,9 @@ parts. ``--only`` picks runs whose key (part, model, cluster, method, seed) cont
 
 Models are training steps on equal GPUs with 16 GiB each (``p100xK``, modelled). ``human`` is one layer or stage per
 device; ``partition`` a balanced hypergraph partition, in the role of METIS; ``hdp`` the learned grouper and placer,
-1500 evaluations. ``gdp, one`` starts from random weights, ``gdp, fine-tuned`` from the shipped policy, ``gdp, batch``
-was trained on all small models of the table together. ``anneal`` has the time that ``gdp, fine-tuned`` took.
+1500 evaluations; "longest way first" gives both the order of ready ops that ``gdp`` has. ``gdp, one`` starts from
+random weights, ``gdp, fine-tuned`` from the shipped policy, ``gdp, batch`` was trained on all small models of the table
+together. ``anneal`` has the time that ``gdp, fine-tuned`` took.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ LEARNED: dict[str, tuple[str, dict[str, Any], int]] = {
     "gdp, fine-tuned": ("gdp", {}, FINE_TUNING),
     "gdp, one": ("gdp", {"policy": "none"}, FINE_TUNING),
     "hdp": ("hdp", {}, HDP_EVALUATIONS),
+    "hdp, longest way first": ("hdp", {"by_rank": True}, HDP_EVALUATIONS),
 }
 ABLATIONS: dict[str, dict[str, Any]] = {
     "full": {},
