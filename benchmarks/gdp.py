@@ -9,7 +9,7 @@ Models are training steps on equal GPUs with 16 GiB each (``p100xK``, modelled).
 device; ``partition`` a balanced hypergraph partition, in the role of METIS; ``hdp`` the learned grouper and placer,
 1500 evaluations; "longest way first" gives both the order of ready ops that ``gdp`` has. ``gdp, one`` starts from
 random weights, ``gdp, fine-tuned`` from the shipped policy, ``gdp, batch`` was trained on all small models of the table
-together. ``anneal`` has the time that ``gdp, fine-tuned`` took.
+together. ``untrained, zero-shot`` decodes random weights: what decoding does alone. ``anneal`` has the time that ``gdp, fine-tuned`` took.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def main_table(rows: Rows) -> None:
     for model, cluster in TABLE:
         key = {"part": "main", "model": model, "cluster": cluster}
         runs = [(m, 0) for m in (*PLAIN, "human, longest way first", "partition", "bound")]
-        runs += [(m, s) for s in SEEDS for m in ("gdp, zero-shot", *LEARNED, "anneal")]
+        runs += [(m, s) for s in SEEDS for m in ("gdp, zero-shot", "untrained, zero-shot", *LEARNED, "anneal")]
         wanted = [(m, s) for m, s in runs if rows.wants(**key, method=m, seed=s)]
         if not wanted:
             continue
@@ -173,6 +173,8 @@ def main_table(rows: Rows) -> None:
                 rows.add({**run, **one_run(problem, get_placer(placer, **options), Budget(60.0), seed)})
             elif method == "gdp, zero-shot":
                 rows.add({**run, **zero_shot(problem, seed)})
+            elif method == "untrained, zero-shot":
+                rows.add({**run, **zero_shot(problem, seed, policy="none")})
             elif method == "anneal":
                 ours = rows.of(**key, method="gdp, fine-tuned", seed=seed)
                 if ours:
