@@ -9,7 +9,8 @@ Models are training steps on equal GPUs with 16 GiB each (``p100xK``, modelled).
 device; ``partition`` a balanced hypergraph partition, in the role of METIS; ``hdp`` the learned grouper and placer,
 1500 evaluations; "longest way first" gives both the order of ready ops that ``gdp`` has. ``gdp, one`` starts from
 random weights, ``gdp, fine-tuned`` from the shipped policy, ``gdp, batch`` was trained on all small models of the table
-together. ``untrained, zero-shot`` decodes random weights: what decoding does alone. ``anneal`` has the time that ``gdp, fine-tuned`` took.
+together. ``untrained, zero-shot`` decodes random weights: what decoding does alone. ``anneal`` has the time that
+``gdp, fine-tuned`` took.
 """
 
 from __future__ import annotations
