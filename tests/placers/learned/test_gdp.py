@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -339,7 +338,7 @@ def test_people_give_each_recurrent_layer_a_device() -> None:
 @pytest.mark.parametrize(
     "model", ["resnet-50", "transformer-xl-4?training=0", "inception-v3", "wavenet-2x18?training=0"]
 )
-def test_people_cut_other_networks_into_stages_in_a_row(model: str, tmp_path: Path) -> None:
+def test_people_cut_other_networks_into_stages_in_a_row(model: str) -> None:
     problem = load(f"zoo:{model}", cluster="p100x4")
     found = get_placer("human").search(problem, Budget(5), 0).device_of_op
     assert found is not None

@@ -67,7 +67,7 @@ class GdpSchool:
             self._learn()
             return None
         if self.steps == 0:
-            list(self._pool.map(lambda pupil: pupil.start(len(pupil.groups.allowed)), self.learners))
+            list(self._pool.map(lambda pupil: pupil.start(pupil.problem.n_devices), self.learners))
         numbers = self._next_numbers()
         if self._pending is not None and set(numbers) & set(self._pending.numbers):
             self._learn()
