@@ -17,7 +17,7 @@ from placewright.report.timeline import timeline_svg
 HERE = Path(__file__).resolve().parent / "placers"
 MODEL, CLUSTER = "zoo:fork-join?blocks=2", "laptop-npu"
 NO_CONTIGUITY = ("local-search", "milp", "partition")
-LEARNED = ("hsdag", "placeto", "rnn")
+LEARNED = ("gdp", "hdp", "hsdag", "placeto", "rnn")
 
 
 def placed(name: str) -> Placement:

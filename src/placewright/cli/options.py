@@ -89,8 +89,11 @@ Memory = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print the result line only")]
 SplitFile = Annotated[str | None, typer.Option("--split", help="the split that placer 'expert' reads")]
-PolicyFile = Annotated[str | None, typer.Option("--policy", help="a policy by 'train', for learned placers")]
-Variant = Annotated[str | None, typer.Option("--variant", help="hsdag: ours, paper or released")]
+PolicyFile = Annotated[
+    str | None, typer.Option("--policy", help="a policy by 'train', for learned placers; gdp: 'none' for none")
+]
+Variant = Annotated[str | None, typer.Option("--variant", help="hsdag: ours, paper or released; gdp: ours or paper")]
+ZeroShot = Annotated[bool, typer.Option("--zero-shot", help="gdp: use the policy as it is, learn nothing")]
 Measure = Annotated[
     str | None, typer.Option("--measure", metavar="RUNTIME", help="run candidates for real, return the fastest")
 ]

@@ -41,6 +41,7 @@ def place(
     split: o.SplitFile = None,
     policy: o.PolicyFile = None,
     variant: o.Variant = None,
+    zero_shot: o.ZeroShot = False,
     measure: o.Measure = None,
     memo: o.MemoFile = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="write the placement as JSON")] = None,
@@ -67,7 +68,7 @@ def place(
 
     seconds = parse_seconds(budget)
     model = o.checkpoint_source(model, phase, tokens, memory)
-    wishes = {"split": split, "policy": policy, "variant": variant}
+    wishes = {"split": split, "policy": policy, "variant": variant, "zero_shot": zero_shot or None}
     options = {name: value for name, value in wishes.items() if value is not None}
     # Learned placers learn from every run; of what others find, the best candidates are run at the end.
     learns = measure is not None and "rewards" in inspect.signature(get_placer_class(placer)).parameters

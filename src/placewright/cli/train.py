@@ -18,13 +18,13 @@ from placewright.errors import InputError
 from placewright.text import shown, time_text
 
 if TYPE_CHECKING:
-    from placewright.placers.learned.schooling import Lesson, School
+    from placewright.placers.learned.schooling import AnySchool, Lesson
 
-TRAINABLE = ("hsdag",)
+TRAINABLE = ("hsdag", "gdp")
 
 
 def train(
-    placer: Annotated[str, typer.Argument(metavar="PLACER", help="hsdag", show_default=False)],
+    placer: Annotated[str, typer.Argument(metavar="PLACER", help="hsdag or gdp", show_default=False)],
     model: Annotated[
         list[str], typer.Argument(metavar="MODEL...", help="models or problems to train on", show_default=False)
     ],
@@ -35,6 +35,7 @@ def train(
     evaluations: Annotated[int, typer.Option("--evaluations", min=1, help="placements to evaluate per model")] = 2000,
     budget: o.BudgetText = "10m",
     seed: o.Seed = 0,
+    policy: Annotated[str | None, typer.Option("--policy", help="gdp: the policy to start from")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a training that was stopped")] = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -44,25 +45,27 @@ def train(
     Example:
 
     placewright train hsdag zoo:resnet-50 zoo:inception-v3 --cluster flex170 -o policy.safetensors
+
+    placewright train gdp zoo:rnnlm-2 zoo:transformer-xl-2 --cluster p100x2 -o policy.safetensors
     """
     from placewright.budget import Budget, parse_seconds
     from placewright.cli.running import interruptible
     from placewright.placers.base import make_ready
-    from placewright.placers.learned.hsdag import HsdagPlacer
-    from placewright.placers.registry import get_placer_class
+    from placewright.placers.registry import get_placer, get_placer_class
 
     seconds = parse_seconds(budget)
     if placer not in TRAINABLE:
         raise InputError(f"placer '{shown(placer)}' cannot be trained; expected {' or '.join(TRAINABLE)}")
     get_placer_class(placer).check_installed()
     problems = [o.load_problem(m, cluster, profile, None, execution, None, None, None, None) for m in model]
-    from placewright.placers.learned.hsdag_settings import settings_for
-    from placewright.placers.learned.schooling import School
+    if policy is not None and placer != "gdp":
+        raise InputError(f"--policy: training of '{placer}' starts from random weights")
+    from placewright.placers.learned.schooling import new_school
     from placewright.placers.learned.schooling import train as run_training
 
     for problem in problems:
-        make_ready(HsdagPlacer(), problem)
-    school = School(problems, settings_for("ours"), evaluations, seed)
+        make_ready(get_placer(placer), problem)
+    school = new_school(placer, problems, evaluations, seed, policy)
     limit = Budget(seconds)
     with _progress(model, school, not (quiet or as_json)) as watch, interruptible(limit, "the policy so far"):
         finished = run_training(school, Path(output), limit, resume=resume, watch=watch)
@@ -77,7 +80,7 @@ def _on(cluster: str | None) -> list[str]:
     return [] if cluster is None else ["--cluster", cluster]
 
 
-def _show(models: list[str], school: School, output: str, finished: bool, as_json: bool) -> None:
+def _show(models: list[str], school: AnySchool, output: str, finished: bool, as_json: bool) -> None:
     best = [learner.trials.best_value for learner in school.learners]
     done = [learner.trials.evaluations for learner in school.learners]
     if as_json:
@@ -90,7 +93,7 @@ def _show(models: list[str], school: School, output: str, finished: bool, as_jso
 
 
 @contextlib.contextmanager
-def _progress(models: list[str], school: School, wanted: bool) -> Iterator[Callable[[Lesson], None]]:
+def _progress(models: list[str], school: AnySchool, wanted: bool) -> Iterator[Callable[[Lesson], None]]:
     if not (wanted and sys.stderr.isatty()):
         yield lambda lesson: None
         return

@@ -38,6 +38,9 @@ BUILT_IN = {
     "hsdag": "placewright.placers.learned.hsdag:HsdagPlacer",
     "placeto": "placewright.placers.learned.placeto:PlacetoPlacer",
     "rnn": "placewright.placers.learned.rnn:RnnPlacer",
+    "gdp": "placewright.placers.learned.gdp:GdpPlacer",
+    "hdp": "placewright.placers.learned.hdp:HdpPlacer",
+    "human": "placewright.placers.human:HumanPlacer",
     "expert": "placewright.placers.expert:ExpertPlacer",
 }
 GROUP = "placewright.placers"

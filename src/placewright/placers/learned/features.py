@@ -72,24 +72,25 @@ class Blocks:
 def node_features(problem: Problem, groups: GroupGraph, vocabulary: Vocabulary, blocks: Blocks) -> NDArray[np.float32]:
     """[groups, width]: the chosen blocks side by side."""
     makers: dict[str, Any] = {
-        "types": lambda: _mean_types(problem.graph, groups, vocabulary),
-        "shape": lambda: _shapes(problem.graph, groups),
+        "types": lambda: mean_types(problem.graph.op_types, groups, vocabulary),
+        "shape": lambda: output_shapes(problem.graph, groups),
         "structure": lambda: np.concatenate([_degrees(groups), fractal_dimensions(groups)[:, None]], axis=1),
         "position": lambda: _positions(groups.n_groups),
-        "work": lambda: _work(problem, groups),
+        "work": lambda: work(problem, groups),
         "index": lambda: np.arange(groups.n_groups)[:, None],
     }
     parts = [makers[f.name]() for f in fields(blocks) if getattr(blocks, f.name)]
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 
-def _mean_types(graph: OpGraph, groups: GroupGraph, vocabulary: Vocabulary) -> FloatArray:
+def mean_types(op_types: Iterable[str], groups: GroupGraph, vocabulary: Vocabulary) -> FloatArray:
+    """[groups, vocabulary]: which share of a group's ops has which type."""
     counts = np.zeros((groups.n_groups, vocabulary.width))
-    np.add.at(counts, (groups.group_of_op, vocabulary.columns(graph.op_types)), 1.0)
+    np.add.at(counts, (groups.group_of_op, vocabulary.columns(op_types)), 1.0)
     return counts / counts.sum(axis=1, keepdims=True)
 
 
-def _shapes(graph: OpGraph, groups: GroupGraph) -> FloatArray:
+def output_shapes(graph: OpGraph, groups: GroupGraph) -> FloatArray:
     """Logarithms of the dimensions of the last tensor of the group's last op; what exceeds the width is multiplied."""
     result = np.zeros((groups.n_groups, SHAPE_WIDTH))
     last_op = np.zeros(groups.n_groups, dtype=np.int64)
@@ -118,7 +119,7 @@ def _positions(n: int) -> FloatArray:
     return np.concatenate([position / max(1, n - 1), np.sin(position * rate), np.cos(position * rate)], axis=1)
 
 
-def _work(problem: Problem, groups: GroupGraph) -> FloatArray:
+def work(problem: Problem, groups: GroupGraph) -> FloatArray:
     """Bytes in, out and resident, the time of the fastest device, and how much slower the slowest one is."""
     g, n = problem.graph, groups.n_groups
     sent, read = np.zeros(n), np.zeros(n)

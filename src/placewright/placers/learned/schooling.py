@@ -1,10 +1,10 @@
-"""Training one HSDAG policy on several problems, with checkpoints; the policy then fits other graphs."""
+"""Training one policy on several problems, with checkpoints; the policy then fits other graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from placewright.budget import OPTIMAL_GAP, Budget
 from placewright.evaluate import lower_bound
@@ -13,7 +13,7 @@ from placewright.placers.learned.hsdag import new_learner, new_policy
 from placewright.placers.learned.hsdag_settings import Settings
 from placewright.placers.learned.policy_file import Policy, save_policy
 from placewright.placers.learned.rewards import SimulatedRewards
-from placewright.placers.learned.training import Checkpoint, Report, one_thread
+from placewright.placers.learned.training import Checkpoint, HasTrials, Report, Resumable, one_thread
 from placewright.problem import Problem
 from placewright.profile import graph_fingerprint
 
@@ -27,7 +27,7 @@ class Lesson(NamedTuple):
 
 
 class School:
-    """Learners of several problems that share one policy; they step in turns until each has done its evaluations."""
+    """Learners of several problems that share one HSDAG policy; they step in turns until all evaluations are done."""
 
     def __init__(self, problems: Sequence[Problem], settings: Settings, evaluations: int, seed: int) -> None:
         self.problems, self.settings, self.evaluations, self.seed = tuple(problems), settings, evaluations, seed
@@ -90,22 +90,65 @@ class School:
         return Policy("hsdag", weights, self.settings.document(), self.vocabulary.op_types, history)
 
 
-def checkpoint_of(school: School, output: Path, every_s: float = 10.0) -> Checkpoint:
+class AnySchool(Resumable, Protocol):
+    """What :func:`train` needs of a training on several problems."""
+
+    problems: tuple[Problem, ...]
+    evaluations: int
+    seed: int
+
+    @property
+    def settings(self) -> Any:
+        """Has a ``document``."""
+
+    @property
+    def learners(self) -> Sequence[HasTrials]:
+        """One per problem."""
+
+    def step(self) -> Lesson | None:
+        """Learn a little; ``None`` if all is done."""
+
+    def is_finished(self) -> bool:
+        """Nothing is left to do."""
+
+    def as_policy(self) -> Policy:
+        """The policy as it is now."""
+
+
+def checkpoint_of(school: AnySchool, output: Path, every_s: float = 10.0) -> Checkpoint:
     """The file beside ``output`` from which the same training can go on."""
     settings = {
         "settings": school.settings.document(),
         "evaluations": school.evaluations,
         "seed": school.seed,
         "problems": [
-            [graph_fingerprint(p.graph), p.execution, p.cluster.name, float(p.op_device_time_s[p.allowed].sum())]
+            [graph_fingerprint(p.graph), p.execution, p.cluster.name, f"{p.op_device_time_s[p.allowed].sum():.9g}"]
             for p in school.problems
         ],
     }
     return Checkpoint(output.with_name(f"{output.name}.checkpoint"), settings, every_s)
 
 
+def new_school(
+    placer: str, problems: Sequence[Problem], evaluations: int, seed: int, start: str | None = None
+) -> AnySchool:
+    """A school for the policy of one placer, from random weights or (gdp) from the file ``start``."""
+    if placer == "hsdag":
+        from placewright.placers.learned.hsdag_settings import settings_for as hsdag_settings
+
+        return School(problems, hsdag_settings("ours"), evaluations, seed)
+    from placewright.placers.learned.gdp_school import GdpSchool
+    from placewright.placers.learned.gdp_settings import settings_for, settings_of
+    from placewright.placers.learned.policy_file import load_policy
+
+    if start is None:
+        return GdpSchool(problems, settings_for("ours"), evaluations, seed)
+    stored = load_policy(start, "gdp")
+    return GdpSchool(problems, settings_of(stored.settings), evaluations, seed, start=stored)
+
+
 def train(
-    school: School, output: Path, budget: Budget, *, resume: bool, watch: Callable[[Lesson], None] = lambda _: None
+    school: AnySchool, output: Path, budget: Budget, *, resume: bool, watch: Callable[[Lesson], None] = lambda _: None
 ) -> bool:
     """Train until all is done or the budget ends, write the policy, and say whether all was done.
 
@@ -123,9 +166,9 @@ def train(
             watch(lesson)
             checkpoint.save(school)
     finished = school.is_finished()
+    if not finished:
+        checkpoint.save(school, now=True)
     save_policy(output, school.as_policy())
     if finished:
         checkpoint.path.unlink(missing_ok=True)
-    else:
-        checkpoint.save(school, now=True)
     return finished

@@ -54,17 +54,21 @@ class Resumable(Protocol):
         """Go on exactly where another learner of the same settings stood."""
 
 
-class PlacingLearner(Learner, Protocol):
-    """A learner on one problem, with what it has tried."""
+class HasTrials(Protocol):
+    """Someone who has tried placements of one problem."""
 
     trials: Trials
 
 
-class Trials:
-    """Judges placements of groups, repaired where memory asks for it; keeps the best valid one."""
+class PlacingLearner(Learner, HasTrials, Protocol):
+    """A learner on one problem, with what it has tried."""
 
-    def __init__(self, problem: Problem, groups: GroupGraph, rewards: Rewards) -> None:
-        self.problem, self.groups, self.rewards = problem, groups, rewards
+
+class Trials:
+    """Judges placements of groups, repaired where memory asks for it (``repair``); keeps the best valid one."""
+
+    def __init__(self, problem: Problem, groups: GroupGraph, rewards: Rewards, *, repair: bool = True) -> None:
+        self.problem, self.groups, self.rewards, self._repair = problem, groups, rewards, repair
         self.best_value, self.best_device_of_op, self.best_lead_s = math.inf, None, None
         self.top: list[tuple[float, IntArray]] = []  # the best valid placements that differ, best first
         self._limit_bytes = problem.arrays.memory_limit_bytes
@@ -78,7 +82,9 @@ class Trials:
 
     def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> tuple[IntArray, Judged]:
         """Judge placements of groups [batch, groups]; return them as repaired, with their values."""
-        fixed = repaired(self.groups, np.asarray(rows, dtype=np.int32), self._limit_bytes)
+        fixed = np.asarray(rows, dtype=np.int32)
+        if self._repair:
+            fixed = repaired(self.groups, fixed, self._limit_bytes)
         op_rows = fixed[:, self.groups.group_of_op]
         op_lead_s = None if lead_s is None else lead_s[:, self.groups.group_of_op]
         judged = self.rewards.judge(op_rows, op_lead_s)
@@ -194,7 +200,7 @@ class Checkpoint:
             return False
         where = shown(str(self.path), 200)
         try:
-            document = torch.load(self.path, weights_only=True)  # tensors and plain values, no code
+            document = torch.load(self.path, map_location="cpu", weights_only=True)  # tensors and plain values, no code
         except Exception as error:
             raise InputError(f"{where}: not a checkpoint: {shown(str(error))}") from error
         if not isinstance(document, dict) or document.get("format") != CHECKPOINT_FORMAT:
