@@ -41,6 +41,13 @@ def test_proofs_are_left_out_where_there_is_no_hope() -> None:
     assert "calls-exact" not in [s.placer for s in plan_for(wide)]
 
 
+def test_programmes_are_left_out_where_the_time_would_not_do() -> None:
+    pytest.importorskip("highspy", reason="the extra 'exact' is not installed")
+    problem = random_problem(1, 40, 2, 2, "pipeline").with_options(contiguous=False)
+    assert [s.placer for s in plan_for(problem, 60.0)] == ["single", "topo", "local-search", "milp"]
+    assert [s.placer for s in plan_for(problem, 1.0)][0] == "local-search"
+
+
 def test_it_says_what_ran_and_why_it_stopped() -> None:
     placement = place(random_problem(1, 8, 2, 2, "pipeline"), "auto", 5)
     assert placement.status == "optimal"

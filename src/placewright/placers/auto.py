@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from placewright.placers.registry import get_placer, get_placer_class, is_instal
 from placewright.problem import Problem
 
 _ANY_NUMBER = 1_000_000_000
+_PROGRAMME_S_PER_OP = 0.03  # with less time the programme of a pipeline finds and proves nothing
 
 
 class Step(NamedTuple):
@@ -34,7 +36,8 @@ PLANS: dict[str, tuple[Step, ...]] = {
     "calls": (Step("greedy"), Step("calls-exact", 0.25, max_width=16), Step("cross-entropy", 0.3), Step("anneal")),
     "pipeline": (*_FLOOR, Step("dpl", 0.5), Step("dp"), Step("milp")),
     "pipeline, not contiguous": (*_FLOOR, Step("local-search", 0.3), Step("milp")),
-    "pipeline, not contiguous, large": (*_FLOOR, Step("local-search")),  # too large for a programme
+    # Too large for a programme, or too little time; the search begins with the best contiguous pipeline.
+    "pipeline, not contiguous, large": (Step("local-search"), *_FLOOR),
 }
 
 
@@ -51,7 +54,7 @@ class AutoPlacer(Placer):
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         shared = budget.part(budget.seconds)
         evaluations, ran = 0, []
-        for step in plan_for(problem):
+        for step in plan_for(problem, budget.remaining_s()):
             if shared.expired() and shared.incumbent is not None:
                 break
             member = get_placer(step.placer)
@@ -76,11 +79,12 @@ class AutoPlacer(Placer):
         return Found(best.device_of_op, shared.bound, best.priority, best.replicas, evaluations, note=note)
 
 
-def plan_for(problem: Problem) -> tuple[Step, ...]:
+def plan_for(problem: Problem, seconds: float = math.inf) -> tuple[Step, ...]:
     """The steps for a problem, those left out whose placer is not installed or not made for so many ops."""
     steps = PLANS[problem.execution]
     if problem.execution == "pipeline" and not problem.contiguous:
-        can_prove = is_installed(MilpPlacer) and has_programme(problem)
+        has_time = seconds >= _PROGRAMME_S_PER_OP * problem.n_ops
+        can_prove = has_time and is_installed(MilpPlacer) and has_programme(problem)
         steps = PLANS["pipeline, not contiguous" if can_prove else "pipeline, not contiguous, large"]
     width = graph_width(problem.graph) if any(s.max_width < _ANY_NUMBER for s in steps) else 0
     fitting = [s for s in steps if problem.n_ops <= s.max_ops and width <= s.max_width]
