@@ -45,7 +45,7 @@ def test_programmes_are_left_out_where_the_time_would_not_do() -> None:
     pytest.importorskip("highspy", reason="the extra 'exact' is not installed")
     problem = random_problem(1, 40, 2, 2, "pipeline").with_options(contiguous=False)
     assert [s.placer for s in plan_for(problem, 60.0)] == ["single", "topo", "local-search", "milp"]
-    assert [s.placer for s in plan_for(problem, 1.0)][0] == "local-search"
+    assert "milp" not in [s.placer for s in plan_for(problem, 1.0)]
 
 
 def test_it_says_what_ran_and_why_it_stopped() -> None:
