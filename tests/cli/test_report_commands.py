@@ -90,3 +90,17 @@ def test_what_is_wrong_is_said_in_one_line(
     error = capsys.readouterr().err
     assert expected in error
     assert error.count("\n") == 1
+
+
+def test_diff_of_unlike_objectives_claims_no_gain(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = str(tmp_path / "pipeline.json")
+    arguments = ["place", "zoo:fork-join", "--cluster", "laptop-npu", "--placer", "dpl", "--objective", "throughput"]
+    assert run([*arguments, "-q", "-o", pipeline]) == 0
+    capsys.readouterr()
+    assert run(["diff", str(folder / "single.json"), pipeline]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert "latency (overlap): " in first
+    assert "-> throughput (pipeline): " in first
+    assert "%" not in first

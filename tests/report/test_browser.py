@@ -44,6 +44,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "pipeline": report_contents(
             [place(load("zoo:resnet-50", cluster="p100x2", objective="throughput"), placer="topo")], ["topo"]
         ),
+        "unlike": report_contents(
+            [heft, place(problem.for_objective("throughput", None), placer="topo")], ["latency", "pipeline"]
+        ),
         "evil": report_contents([evil_placement()], ["<script>window.evil=9</script>"]),
         "invalid": report_contents([_invalid()], ["invalid"]),
         "links": report_contents([_scattered()], ["scattered"]),
@@ -265,6 +268,14 @@ def test_two_placements_side_by_side(show: Open) -> None:
     page.click("#views button:has-text('by hand')")
     assert page.locator("#graphs canvas").count() == 1
     assert page.is_hidden("#changes")
+
+
+def test_values_of_unlike_objectives_are_not_set_against_each_other(show: Open) -> None:
+    assert "time than heft" in show("two").inner_text("#summary")
+    text = show("unlike").inner_text("#summary")
+    assert "than latency" not in text
+    assert "latency, proven bound" in text
+    assert "pipeline, proven bound" in text
 
 
 def test_pipeline_and_invalid(show: Open) -> None:

@@ -61,6 +61,9 @@ def _headline(a: Placement, b: Placement) -> str:
     for p in (a, b):
         bound = "" if p.faults else f" (bound {time_text(p.bound, p.problem.time_unit)})"
         parts.append(f"{time_text(p.value, p.problem.time_unit)}{bound}")
+    rules = [f"{p.problem.objective} ({p.problem.execution})" for p in (a, b)]
+    if rules[0] != rules[1]:  # a pipeline's time per sample is not to be set against the time for one sample
+        return f"{rules[0]}: {parts[0]} -> {rules[1]}: {parts[1]}"
     text = f"{a.problem.objective}: {parts[0]} -> {parts[1]}"
     if not (a.value > 0 and b.value < float("inf") and a.value < float("inf")):
         return text

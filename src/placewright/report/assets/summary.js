@@ -5,10 +5,14 @@ PW.bestAlone = (p) => {
   return best;
 };
 
+// A pipeline's time per sample says nothing about the time for one sample: such values are not set against each other.
+PW.areComparable = (a, b) => a.objective === b.objective && a.execution === b.execution;
+
 PW.measuredOf = (p) => p.run || p.measured;
 
 PW.showSummary = (shown) => {
-  const last = shown[shown.length - 1], before = shown.length > 1 ? shown[0] : null;
+  const last = shown[shown.length - 1], first = shown[0];
+  const before = shown.length > 1 && PW.areComparable(first, last) ? first : null;
   PW.byId("summary").replaceChildren(PW.headline(last, before), PW.comparison(shown), PW.loads(shown));
   PW.byId("faults").replaceChildren(...shown.filter((p) => p.faults.length).map((p) => {
     const more = p.faults.length + p.more_faults - 5;
@@ -68,8 +72,11 @@ PW.measuredText = (m) => {
 
 PW.comparison = (shown) => {
   const rows = [...shown.flatMap((p, i) => ownRows(p, i < shown.length - 1)), ...aloneRows(shown[shown.length - 1])];
-  const bound = Math.max(...shown.map((p) => (p.faults.length ? 0 : p.bound || 0)));
-  if (bound > 0) rows.push({ name: "proven bound", value: bound, kind: "bound" });
+  const boundOf = (p) => (p.faults.length ? 0 : p.bound || 0);
+  const bounds = shown.every((p) => PW.areComparable(p, shown[0]))
+    ? [{ name: "proven bound", value: Math.max(...shown.map(boundOf)), kind: "bound" }]
+    : shown.map((p) => ({ name: `${p.label}, proven bound`, value: boundOf(p), kind: "bound" }));
+  rows.push(...bounds.filter((r) => r.value > 0));
   const most = Math.max(...rows.map((r) => (r.interval ? r.interval[1] : r.value) || 0)) || 1;
   const cells = rows.flatMap((r) => [
     PW.el("span", { class: "name" + (r.isOwn ? " strong" : ""), title: r.name }, r.name),
