@@ -141,6 +141,10 @@ def test_place_takes_a_checkpoint_folder(tmp_path: Path, capsys: pytest.CaptureF
     assert result["status"] == "optimal"
     assert run(["evaluate", f"{source}?phase=decode&memory=cuda:0=41.2MiB", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["value"] == pytest.approx(result["value"])
+    written = tmp_path / "map.json"
+    assert run(["export", str(out), "--to", "device-map", "-o", str(written)]) == 0
+    assert {0, "cpu"} == set(json.loads(written.read_text()).values())
+    assert run(["report", str(out), "-q", "-o", str(tmp_path / "report.html")]) == 0
 
 
 def test_a_cap_too_small_exits_3_with_the_unit_and_its_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

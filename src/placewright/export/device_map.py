@@ -24,6 +24,11 @@ _TORCH = ("cpu", "cuda", "xpu", "mps")
 def device_map(placement: Placement, output: Path) -> Exported:
     """The largest modules that stay on one device, by name; refused where the model's own code must be cut."""
     graph = placement.problem.graph
+    if "live" in graph.metadata:  # a live model: its units say what a map can hold
+        from placewright.live.device_map import device_map as live_device_map
+
+        found, lost = live_device_map(placement)
+        return Exported({output: json_bytes(found)}, tuple(lost))
     if not any(graph.module_paths):
         raise InputError("the model does not say which modules its ops came from, so there is no device map")
     chosen = _split_modules(placement)
