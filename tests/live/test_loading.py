@@ -143,7 +143,7 @@ def test_place_takes_a_checkpoint_folder(tmp_path: Path, capsys: pytest.CaptureF
     assert json.loads(capsys.readouterr().out)["value"] == pytest.approx(result["value"])
     written = tmp_path / "map.json"
     assert run(["export", str(out), "--to", "device-map", "-o", str(written)]) == 0
-    assert {0, "cpu"} == set(json.loads(written.read_text()).values())
+    assert set(json.loads(written.read_text()).values()) <= {0, "cpu"}
     assert run(["report", str(out), "-q", "-o", str(tmp_path / "report.html")]) == 0
 
 
