@@ -10,10 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from placewright.live import METADATA  # noqa: E402
 from placewright.live.analyse import analyse  # noqa: E402
 from placewright.live.live_problem import CostTable, Place, live_problem  # noqa: E402
 from placewright.live.measure import Costs  # noqa: E402
-from placewright.live.module_graph import INPUT, METADATA, OUTPUT  # noqa: E402
+from placewright.live.module_graph import INPUT, OUTPUT  # noqa: E402
 from placewright.live.workload import make_workloads  # noqa: E402
 from placewright.placement import Placement, checked_placement  # noqa: E402
 from placewright.problem import Problem  # noqa: E402

@@ -9,9 +9,9 @@ from live_models import made_up_problem, make_model, tokens, torch, transformers
 
 import placewright.torch as live
 from placewright.errors import InputError
+from placewright.live import METADATA
 from placewright.live.dispatch import ATTRIBUTE, STREAMED, places_of
 from placewright.live.finalists import Finalist, calibrated_scales
-from placewright.live.module_graph import METADATA
 from placewright.placement import Placement, checked_placement
 from placewright.testing.tagged_devices import TaggedDevices, pretended_cuda
 

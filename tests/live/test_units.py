@@ -6,7 +6,7 @@ import pytest
 from live_models import made_up_problem, make_model, tokens, torch
 
 from placewright.errors import InputError
-from placewright.live.module_graph import METADATA
+from placewright.live import METADATA
 
 
 def units_of(model: Any, inputs: Any, phase: str = "forward") -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from placewright.cluster import Cluster
 from placewright.errors import InputError
 from placewright.export.base import Exported, devices_of, json_bytes, model_of
+from placewright.live import METADATA
 from placewright.placement import Placement
 from placewright.text import shown, shown_list, time_text
 
@@ -24,7 +25,7 @@ _TORCH = ("cpu", "cuda", "xpu", "mps")
 def device_map(placement: Placement, output: Path) -> Exported:
     """The largest modules that stay on one device, by name; refused where the model's own code must be cut."""
     graph = placement.problem.graph
-    if "live" in graph.metadata:  # a live model: its units say what a map can hold
+    if METADATA in graph.metadata:  # a live model: its units say what a map can hold
         from placewright.live.device_map import device_map as live_device_map
 
         found, lost = live_device_map(placement)

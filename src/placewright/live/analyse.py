@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from placewright.graph import OpGraph
+from placewright.live import METADATA
 from placewright.live.caches import CacheState, layer_bytes
 from placewright.live.module_graph import (
-    METADATA,
     LiveModel,
     find_slots,
     module_graph,

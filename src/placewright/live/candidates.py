@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.live import METADATA
 from placewright.live.dispatch import DISK, STREAMED
-from placewright.live.module_graph import METADATA, LiveModel
+from placewright.live.module_graph import LiveModel
 from placewright.problem import Problem
 
 

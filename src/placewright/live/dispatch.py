@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from placewright.errors import InputError
-from placewright.live import caches
-from placewright.live.module_graph import INPUT, METADATA, OUTPUT, LiveModel, owners_of_weights
+from placewright.live import METADATA, caches
+from placewright.live.module_graph import INPUT, OUTPUT, LiveModel, owners_of_weights
 from placewright.live.storage import is_mapped, map_weights
 from placewright.live.streaming import StreamedWeights, stream_units
 from placewright.live.transfer import Backend, TorchBackend

@@ -15,6 +15,7 @@ import torch
 from placewright.budget import Budget
 from placewright.errors import InputError
 from placewright.graph import OpGraph
+from placewright.live import METADATA
 from placewright.live.analyse import analyse
 from placewright.live.candidates import by_hand
 from placewright.live.dispatch import DISK, STREAMED, compute_device, places_of, undispatch
@@ -22,7 +23,7 @@ from placewright.live.finalists import Finalist, calibrated_scales, run_finalist
 from placewright.live.live_problem import CostTable, Place, disk_costs, live_problem, streamed_costs
 from placewright.live.measure import Costs, measure_copies, measure_streaming, measure_visits, measure_whole
 from placewright.live.modelled import modelled_table
-from placewright.live.module_graph import METADATA, LiveModel
+from placewright.live.module_graph import LiveModel
 from placewright.live.places import find_places, reserved_bytes
 from placewright.live.transfer import Backend, TorchBackend
 from placewright.live.workload import Workload, make_workloads

@@ -18,11 +18,11 @@ import torch
 from placewright.errors import InputError, MissingExtraError, suggestion
 from placewright.files import read_json
 from placewright.frontends.base import one_line
+from placewright.live import METADATA
 from placewright.live.analyse import analyse
 from placewright.live.fit import callers_device, on_meta, weights_dtype, with_streaming
 from placewright.live.live_problem import live_problem
 from placewright.live.modelled import modelled_table
-from placewright.live.module_graph import METADATA
 from placewright.live.places import find_places, reserved_bytes
 from placewright.live.transfer import TorchBackend
 from placewright.live.workload import make_workloads

@@ -11,9 +11,10 @@ import numpy as np
 
 from placewright.cluster import Cluster, Device, DeviceKind, Link
 from placewright.graph import FloatArray, OpGraph
+from placewright.live import METADATA
 from placewright.live.dispatch import compute_device
 from placewright.live.measure import Costs
-from placewright.live.module_graph import INPUT, METADATA, OUTPUT, LiveModel
+from placewright.live.module_graph import INPUT, OUTPUT, LiveModel
 from placewright.problem import Problem, Rule
 from placewright.profile import CopyCurve
 

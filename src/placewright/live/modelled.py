@@ -13,10 +13,11 @@ import torch
 from placewright.cluster import DeviceKind
 from placewright.cluster_file import load_cluster
 from placewright.graph import OpGraph
+from placewright.live import METADATA
 from placewright.live.dispatch import DISK, compute_device
 from placewright.live.live_problem import CostTable, Place, disk_costs
 from placewright.live.measure import Costs
-from placewright.live.module_graph import INPUT, METADATA, OUTPUT, LiveModel
+from placewright.live.module_graph import INPUT, OUTPUT, LiveModel
 from placewright.live.workload import Workload
 from placewright.profile import CopyCurve
 

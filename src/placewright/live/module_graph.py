@@ -11,7 +11,6 @@ from placewright.live.trace import Trace
 from placewright.live.units import Units
 
 INPUT, OUTPUT = "(caller's inputs)", "(caller's outputs)"
-METADATA = "live"
 
 
 @dataclass

@@ -9,9 +9,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from placewright.graph import FloatArray, IntArray
+from placewright.placers.annealing.moves import copy_time_s
 from placewright.placers.learned.groups import GroupGraph
 from placewright.placers.learned.rewards import copy_seconds, ways_left
-from placewright.problem import Problem
+from placewright.problem import Arrays, Problem
 
 STATE_WIDTH = 6
 MOVE_WIDTH = 13
@@ -130,15 +131,13 @@ class MoveSpace:
         """[moves, 4]: the longest way through the part there and here, less the whole time, as shares of it; how busy
         the device is there, and the one here, while the part would run.
         """
-        a, part_of_op = self.problem.arrays, part[self.groups.group_of_op]
+        part_of_op, device_of_op = part[self.groups.group_of_op], now.device[self.groups.group_of_op]
         by_part = np.argsort(part_of_op, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(part_of_op))])
         out = np.empty((len(moved_part), 4))
         _guess(
-            a.tensor_ptr, a.consumer_ptr, a.consumer_op, a.input_ptr, a.input_tensor, a.tensor_producer,
-            self.problem.op_device_time_s, a.copy_s, a.direct, a.to_host, a.from_host,
-            now.device[self.groups.group_of_op], now.op_end_s, now.op_left_s, now.busy, now.unit_s, part_of_op, by_part,
-            first, moved_part, to, out,
+            self.problem.arrays, self.problem.op_device_time_s, device_of_op, now.op_end_s, now.op_left_s, now.busy,
+            now.unit_s, part_of_op, by_part, first, moved_part, to, out,
         )  # fmt: skip
         return out
 
@@ -165,24 +164,9 @@ def moved(device: IntArray, moves: Moves, chosen: NDArray[np.int64]) -> IntArray
 
 
 @njit(cache=True, nogil=True)
-def _leg_s(copy_s: Any, direct: Any, to_host: Any, from_host: Any, tensor: int, source: int, target: int) -> float:
-    if source == target:
-        return 0.0
-    if direct[source, target] >= 0:
-        return copy_s[tensor, direct[source, target]]
-    seconds = 0.0
-    if to_host[source] >= 0:
-        seconds += copy_s[tensor, to_host[source]]
-    if from_host[target] >= 0:
-        seconds += copy_s[tensor, from_host[target]]
-    return seconds
-
-
-@njit(cache=True, nogil=True)
 def _guess(
-    tensor_ptr: Any, consumer_ptr: Any, consumer_op: Any, input_ptr: Any, input_tensor: Any, producer: Any,
-    time_s: Any, copy_s: Any, direct: Any, to_host: Any, from_host: Any, device: Any, end_s: Any, left_s: Any,
-    busy: Any, whole_s: float, part_of_op: Any, op_by_part: Any, first: Any, moved_part: Any, to: Any, out: Any,
+    a: Arrays, time_s: Any, device: Any, end_s: Any, left_s: Any, busy: Any, whole_s: float, part_of_op: Any,
+    op_by_part: Any, first: Any, moved_part: Any, to: Any, out: Any,
 ) -> None:  # fmt: skip
     """Ops before the part end when they do now, what follows takes as long as now: nothing is simulated."""
     n_bins = busy.shape[1] - 1
@@ -192,16 +176,16 @@ def _guess(
         for i in range(first[part], first[part + 1]):
             v = op_by_part[i]
             ready, tail = 0.0, 0.0
-            for j in range(input_ptr[v], input_ptr[v + 1]):
-                t = input_tensor[j]
-                u = producer[t]
+            for j in range(a.input_ptr[v], a.input_ptr[v + 1]):
+                t = a.input_tensor[j]
+                u = a.tensor_producer[t]
                 source = d if part_of_op[u] == part else device[u]
-                ready = max(ready, end_s[u] + _leg_s(copy_s, direct, to_host, from_host, t, source, d))
-            for t in range(tensor_ptr[v], tensor_ptr[v + 1]):
-                for e in range(consumer_ptr[t], consumer_ptr[t + 1]):
-                    w = consumer_op[e]
+                ready = max(ready, end_s[u] + copy_time_s(a, t, source, d))
+            for t in range(a.tensor_ptr[v], a.tensor_ptr[v + 1]):
+                for e in range(a.consumer_ptr[t], a.consumer_ptr[t + 1]):
+                    w = a.consumer_op[e]
                     target = d if part_of_op[w] == part else device[w]
-                    tail = max(tail, left_s[w] + _leg_s(copy_s, direct, to_host, from_host, t, d, target))
+                    tail = max(tail, left_s[w] + copy_time_s(a, t, d, target))
             there = max(there, ready + time_s[v, d] + tail)
             here = max(here, end_s[v] - time_s[v, device[v]] + left_s[v])
             begin = min(begin, ready)
