@@ -5,12 +5,13 @@
     python benchmarks/live_models.py --draw results/live_models.json > benchmarks/results/live_models.md
 
 A model's need is the peak of GPU memory of all GPU, plus 5% and 64 MiB; caps are 100%, 50% and 25% of it. Weights are
-random, in bf16 (GPT-2 and BERT in f32). Decode is one token after a prompt of 128, prefill a prompt of 512; only the
-last logits are asked for where the model can. Inputs come from the CPU and results go back there, for everyone.
-Accelerate gets the cap less the working memory as max_memory. By hand means forward hooks that move tensors: the fewest
-layers, or the fewest feed-forward (expert) blocks, that let the rest fit are kept on the CPU and computed there. Ours:
-fit for the phase, then dispatch. All variants run in turns, in random order, slow ones in fewer rounds. Rows are
-written one by one. --pretend runs the same on tiny models with a GPU that is only a name: good for trying the script.
+random, in bf16 (GPT-2 and BERT, which classifies, in f32). Decode is one token after a prompt of 128, prefill a
+prompt of 512; only the last logits are asked for where the model can. Inputs come from the CPU and results go back
+there, for everyone. Accelerate gets the cap less the working memory as max_memory. By hand means forward hooks that
+move tensors: the fewest layers, or the fewest feed-forward (expert) blocks, that let the rest fit are kept on the CPU
+and computed there. Ours: fit for the phase, then dispatch. All variants run in turns, in random order, slow ones in
+fewer rounds. Rows are written one by one. --pretend runs the same on tiny models with a GPU that is only a name: good
+for trying the script.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def configurations(small: bool) -> dict:
         "moe": (t.MixtralForCausalLM, t.MixtralConfig(**moe), half, both, experts),
         "dense": (t.LlamaForCausalLM, t.LlamaConfig(**dense), half, both, ("mlp",)),
         "gpt2": (t.GPT2LMHeadModel, t.GPT2Config(**gpt2), full, both, ("mlp",)),
-        "bert": (t.BertForMaskedLM, t.BertConfig(**bert), full, ("forward",), ("intermediate", "output")),
+        "bert": (t.BertForSequenceClassification, t.BertConfig(**bert), full, ("forward",), ("intermediate", "output")),
     }
 
 
@@ -278,7 +279,7 @@ class Variant:
         import torch
 
         with torch.inference_mode():
-            logits = moved(self._forward(self.inputs).logits[:, -1:], "cpu", self.backend)
+            logits = moved(self._forward(self.inputs).logits[..., -1:, :], "cpu", self.backend)
         if self.state is not None:
             self.state.restore()
         if self.gpu:
@@ -347,6 +348,7 @@ def measure_row(setting, cap, phase, end, options) -> dict:
         n: [float((v.logits.float() - x).abs().max()) / spread for x in (expected, reference)]
         for n, v in variants.items()
     }
+    differences["CPU and GPU"] = [float((expected - reference).abs().max()) / spread]
     slow = {n: v for n, v in variants.items() if v.seconds > 0.25}
     quick = {n: v for n, v in variants.items() if n not in slow}
     timings = {}
@@ -460,7 +462,8 @@ def table(results: dict) -> str:
     lines = [
         "# Live models under a cap of GPU memory", "",
         f"{results.get('device')}, {results.get('machine')}, {results.get('versions')}. `{results.get('command')}`", "",
-        "Median ms of runs in turns. 'Slower' names variants that ours is slower than, beyond noise and 2%.", "",
+        "Median ms of runs in turns. 'Slower' names variants that ours is slower than, beyond noise and 2%. Difference "
+        "of logits: ours to all CPU, ours to all GPU (all CPU to all GPU), greatest, over the logits' spread.", "",
         "| model | GPU memory | phase | all CPU | all GPU | Accelerate | layers by hand | blocks by hand | ours "
         "| predicted | error | our choice | slower than | ours against Accelerate | difference of logits | fit s |",
         "| --- " * 16 + "|",
@@ -481,7 +484,7 @@ def table_line(row: dict) -> str:
         *(cell(n) for n in ("all CPU", "all GPU", "Accelerate", "layers by hand", "blocks by hand", "ours")),
         f"{row['predicted_s'] * 1e3:.2f}", f"{row['predicted_s'] / ours - 1:+.0%}", row["chosen"],
         ", ".join(row["is_slower_than"]) or "none", faster,
-        f"{row['differences']['ours'][0]:.0e} of CPU's, {row['differences']['ours'][1]:.0e} of GPU's",
+        "{:.0e}, {:.0e} ({:.0e})".format(*row["differences"]["ours"], row["differences"]["CPU and GPU"][0]),
         f"{row['fit_s']:.0f}",
     ]  # fmt: skip
     return "| " + " | ".join(cells) + " |"

@@ -215,7 +215,7 @@ class Dispatched:
         units, graph = self._live.units, placement.problem.graph
         assert placement.device_of_op is not None
         device = placement.device_of_op
-        crossed: set[str] = set()
+        crossed: set[str] = set(self._streamed)
         sharing: dict[str, list[str]] = {}
         for container, home in units.home_of.items():
             sharing.setdefault(home, []).append(container)
@@ -224,17 +224,42 @@ class Dispatched:
             if device[u] == device[v] or graph.op_names[v] == OUTPUT:
                 continue
             target = graph.module_paths[v]
-            crossed.update([target] if target in unit_paths else sharing[target])
-            if target not in unit_paths and graph.op_names[u] != INPUT:  # results on their way to code of callers
-                path = graph.module_paths[u]
-                while path:
-                    crossed.add(path)
-                    path = units.parent[path]
+            source = None if graph.op_names[u] == INPUT else graph.module_paths[u]
+            if target in unit_paths:
+                crossed.add(target)
+            else:
+                crossed.update(*(self._on_the_way(source, container) for container in sharing[target]))
         for path in [*units.paths, *units.containers]:
             if path and self.device_of(path) != self.device_of(units.parent[path]):
                 crossed.add(path)
-        crossed.update(self._streamed)
         return [path for path in [*units.containers, *units.paths] if path in crossed]
+
+    def _on_the_way(self, source: str | None, container: str) -> list[str]:
+        """Modules whose wrappers bring a tensor from a unit's or home's code (or the caller) to a container's code.
+
+        Results climb to the first common caller, arguments go down from there. A module is needed while the tensor may
+        not be where the module's code is; one that code on the way reads has been moved there.
+        """
+        parent, slots = self._live.units.parent, self._live.slots
+        down = [container]
+        while down[-1]:
+            down.append(parent[down[-1]])
+        needed: list[str] = []
+        path, is_there = (source, False) if source is not None else ("", not slots.idle_arguments.get(""))
+        while path not in down:
+            is_there = is_there and self.device_of(path) == self.device_of(parent[path])
+            if not is_there:
+                needed.append(path)
+            is_there = is_there or not slots.idle_results.get(path)
+            path = parent[path]
+        if path == source:
+            is_there = True  # that code's own device
+        for inner in reversed(down[: down.index(path)]):
+            is_there = is_there and self.device_of(inner) == self.device_of(parent[inner])
+            if not is_there:
+                needed.append(inner)
+            is_there = is_there or not slots.idle_arguments.get(inner)
+        return needed
 
     def _replace(self, module: Any, make: Any, path: str) -> None:
         old = module.__dict__.get("forward")
@@ -290,8 +315,7 @@ class Dispatched:
 
     def _moved(self, value: Any, device: Any, idle: frozenset[str], *, is_result: bool = False) -> Any:
         """The value with its tensors on a device, those in ``idle`` places left where they are."""
-        is_on = self._backend.is_on
-        absent = [t for slot, t in slotted(value, "") if slot not in idle and not is_on(t, device)]
+        absent = self._absent(value, device) if not idle else self._absent_but(value, device, idle)
         if not absent:
             return value
         new: list[Any] = []
@@ -311,6 +335,23 @@ class Dispatched:
             self._remember(tensor, device, here)
             self._remember(copy, self._backend.device_of(tensor), there)
         return _replaced(value, known, "", idle)
+
+    def _absent(self, value: Any, device: Any) -> list[Any]:
+        """Tensors in a value that are elsewhere; this is on the way of every forward."""
+        if isinstance(value, torch.Tensor):
+            return [] if self._backend.is_on(value, device) else [value]
+        if isinstance(value, (tuple, list)):
+            return [t for item in value for t in self._absent(item, device)] if value else []
+        if isinstance(value, dict):
+            return [t for item in value.values() for t in self._absent(item, device)] if value else []
+        return []
+
+    def _absent_but(self, value: Any, device: Any, idle: frozenset[str]) -> list[Any]:
+        """The same, without those in ``idle`` places."""
+        absent = self._absent(value, device)
+        if not absent:
+            return absent
+        return [t for slot, t in slotted(value, "") if slot not in idle and not self._backend.is_on(t, device)]
 
     def _known_copy(self, tensor: Any, device: Any) -> Any:
         entry = self._copies.get(id(tensor))
@@ -344,7 +385,7 @@ def tensors_in(value: Any) -> Any:
 
 
 def slotted(value: Any, slot: str) -> list[tuple[str, Any]]:
-    """As ``trace.flat_tensors``, as a list; this is on the way of every forward."""
+    """As ``trace.flat_tensors``, as a list."""
     if isinstance(value, torch.Tensor):
         return [(slot, value)]
     if isinstance(value, dict):

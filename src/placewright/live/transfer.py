@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import torch
 
-PINNED_FROM_BYTES = 1 << 16  # smaller copies to a GPU are staged by the driver and do not wait
+PINNED_FROM_BYTES = 1 << 16  # smaller copies are staged by the driver, which costs less than pinned memory
 
 
 class Backend(Protocol):
@@ -38,7 +38,7 @@ class Backend(Protocol):
 
 
 class TorchBackend:
-    """torch's own devices: host copies are pinned, copies to a GPU do not wait, one wait for all copies from it."""
+    """torch's own devices: large copies are pinned, copies to a GPU do not wait, large ones from it wait together."""
 
     def device(self, name: str) -> Any:
         return torch.device(name)
@@ -57,7 +57,7 @@ class TorchBackend:
         moved = []
         sources = set()
         for t in tensors:
-            if t.is_cuda:
+            if t.is_cuda and _bytes(t) >= PINNED_FROM_BYTES:
                 host = torch.empty(t.shape, dtype=t.dtype, pin_memory=True)
                 moved.append(host.copy_(t, non_blocking=True))
                 sources.add(t.device)
@@ -82,7 +82,7 @@ class TorchBackend:
         return device.type == "cpu" or (device.type == "cuda" and (device.index or 0) < torch.cuda.device_count())
 
     def _to_gpu(self, tensor: Any, device: Any) -> Any:
-        if tensor.device.type == "cpu" and not tensor.is_pinned() and _bytes(tensor) >= PINNED_FROM_BYTES:
+        if _bytes(tensor) >= PINNED_FROM_BYTES and tensor.device.type == "cpu" and not tensor.is_pinned():
             tensor = tensor.pin_memory()
         return tensor.to(device, non_blocking=True)
 
