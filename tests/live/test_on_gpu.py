@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
-from live_models import make_model, random_placement, tokens
+from live_models import make_model, random_placement, tokens, torch
 
 import placewright.torch as live
 from placewright.live.dispatch import places_of
