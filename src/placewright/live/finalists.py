@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 
-from placewright.live.dispatch import ATTRIBUTE, dispatch, undispatch
+from placewright.live.dispatch import ATTRIBUTE, STREAMED, dispatch, places_of, undispatch
 from placewright.live.transfer import Backend
 from placewright.live.workload import Workload
 from placewright.placement import Placement
@@ -30,6 +30,7 @@ class Finalist:
     seconds: float
     peak_bytes: float = 0.0
     why: str = ""
+    working_bytes: dict[str, float] = field(default_factory=dict)  # by GPU, what was taken besides weights
 
 
 def run_finalist(
@@ -46,6 +47,8 @@ def run_finalist(
     seconds, peak, why = 0.0, 0.0, ""
     before = {d: torch.cuda.memory_allocated(d) for d in gpus}
     weights_bytes = sum(t.numel() * t.element_size() for t in model.parameters())
+    working_bytes: dict[str, float] = {}
+    streams = any(place.endswith(STREAMED) for place in places_of(placement).values())
     other_memory = torch.zeros(int(min(HOST_CACHE_BYTES, weights_bytes)) // 4)
     try:
         dispatch(model, placement, backend=backend, keep_weights=True)
@@ -57,6 +60,8 @@ def run_finalist(
         for device in gpus:
             used = float(torch.cuda.max_memory_allocated(device) - before[device])
             peak = max(peak, used)
+            if not streams:
+                working_bytes[device] = max(0.0, used - weights_on(placement, device))
             if used > limits[device]:
                 seconds, why = float("inf"), f"used {used:.0f} bytes of {device}, limit {limits[device]:.0f}"
     except torch.OutOfMemoryError as error:
@@ -66,7 +71,14 @@ def run_finalist(
         gc.collect()
         if gpus:
             torch.cuda.empty_cache()
-    return Finalist(name, placement, seconds, peak, why)
+    return Finalist(name, placement, seconds, peak, why, working_bytes)
+
+
+def weights_on(placement: Placement, device: str) -> float:
+    """Bytes of weights that lie on a device."""
+    graph = placement.problem.graph
+    at = placement.problem.cluster.device_names.index(device)
+    return float(graph.weight_bytes[placement.device_of_op == at].sum())
 
 
 def timed(run: Any, devices: list[Any], backend: Backend, other_memory: Any) -> list[float]:
@@ -90,10 +102,8 @@ def timed(run: Any, devices: list[Any], backend: Backend, other_memory: Any) -> 
 
 
 def confirmed(finalist: Finalist, again: Finalist) -> Finalist:
-    """Of two rounds the faster: a busy machine makes a candidate slower, nothing makes it faster."""
-    if not np.isfinite(again.seconds):
-        return again
-    return replace(again, seconds=min(finalist.seconds, again.seconds))
+    """Of two rounds the mean: the fastest of the first was lucky, too."""
+    return replace(again, seconds=(finalist.seconds + again.seconds) / 2)
 
 
 def calibrated_scales(finalists: list[Finalist]) -> dict[str, float]:

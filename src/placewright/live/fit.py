@@ -20,7 +20,7 @@ from placewright.live.analyse import analyse
 from placewright.live.candidates import by_hand
 from placewright.live.dispatch import DISK, STREAMED, compute_device, places_of, undispatch
 from placewright.live.finalists import Finalist, calibrated_scales, confirmed, run_finalist
-from placewright.live.live_problem import CostTable, Place, disk_costs, live_problem, streamed_costs
+from placewright.live.live_problem import MARGIN, CostTable, Place, disk_costs, live_problem, streamed_costs
 from placewright.live.measure import Costs, measure_copies, measure_streaming, measure_visits, measure_whole
 from placewright.live.modelled import modelled_table
 from placewright.live.module_graph import LiveModel
@@ -123,6 +123,7 @@ class _Search:
             if not self._ran or time.monotonic() < end:
                 self._ran.append(run_finalist(model, placement, workloads, name, limits, backend))
         scales = calibrated_scales(self._ran)
+        self._correct_working_memory()
         again = self._solved(scales)
         for name, placement in self._ranked(again)[:2]:
             fastest = min(f.seconds for f in self._ran)
@@ -139,6 +140,25 @@ class _Search:
         if not np.isfinite(winner.seconds):
             raise InputError(f"no candidate could be run; the first: {winner.why}")
         return self._named(winner, scales, first_predicted_s)
+
+    def _correct_working_memory(self) -> None:
+        """Reserve only what candidates were seen to take; a later candidate that takes more is dropped."""
+        seen: dict[str, float] = {}
+        for finalist in self._ran:
+            for name, size in finalist.working_bytes.items():
+                seen[name] = max(seen.get(name, 0.0), size)
+        self._settings = [
+            (
+                [
+                    replace(p, reserved_bytes=min(p.reserved_bytes, seen[p.name] + MARGIN * p.memory_bytes))
+                    if p.name in seen
+                    else p
+                    for p in places
+                ],
+                table,
+            )
+            for places, table in self._settings
+        ]
 
     def _named(self, winner: Finalist, scales: dict[str, float], first_predicted_s: float) -> Placement:
         """The winner in its problem, with costs such that its prediction is what it took."""
@@ -282,7 +302,7 @@ def with_streaming(places: list[Place], table: CostTable, live: LiveModel) -> tu
     extra: list[Place] = []
     for place in places:
         if place.name in table.streaming_bytes_per_s and total > place.room_bytes > window:
-            changed.append(replace(place, reserved_bytes=place.reserved_bytes + window))
+            changed.append(replace(place, window_bytes=window))
             extra.append(Place(place.name + STREAMED))
             for (phase, name), known in table.costs.items():
                 if name == place.name:

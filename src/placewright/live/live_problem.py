@@ -24,11 +24,12 @@ LIBRARY_BYTES = 40 * 2**20  # what CUDA libraries take for themselves, where it 
 
 @dataclass(frozen=True)
 class Place:
-    """A device of the placement. ``memory_bytes`` is what may be used, ``reserved_bytes`` of it not for weights."""
+    """A device of the placement. ``memory_bytes`` is what may be used, of it ``reserved_bytes`` for working memory."""
 
     name: str
     memory_bytes: float = math.inf
     reserved_bytes: float = 0.0
+    window_bytes: float = 0.0  # where streamed weights arrive
 
     @property
     def is_host(self) -> bool:
@@ -36,7 +37,7 @@ class Place:
 
     @property
     def room_bytes(self) -> float:
-        return max(0.0, self.memory_bytes - self.reserved_bytes)
+        return max(0.0, self.memory_bytes - self.reserved_bytes - self.window_bytes)
 
 
 @dataclass(frozen=True)
