@@ -1,33 +1,42 @@
-"""GDP's experiments: main table, ablations, generalisation, scale.
+"""GDP's experiments: main table, ablations, generalisation, batch, use in ``auto``, scale.
 
-    python benchmarks/gdp.py main|ablation|general|batch|auto|scale|tables [--only TEXT] [--stop-after S] [--rows FILE]
+    python benchmarks/gdp.py main|ablation|general|batch|auto... [--jobs N] [--only TEXT] [--stop-after S] [--rows FILE]
+    python benchmarks/gdp.py scale|tables [--rows FILE]
 
 Every run appends one line to the rows file and is skipped when it is there already, so a benchmark may be done in
 parts. ``--only`` picks runs whose key (part, model, cluster, method, seed) contains one of the texts, joined by "|".
+``--jobs`` runs them side by side, each in a process of its own on one core, after this one has compiled the kernels.
+Runs that need a package that is not installed say so in their row and are done when it is.
 
 Models are training steps on equal GPUs with 16 GiB each (``p100xK``, modelled). ``human`` is one layer or stage per
 device; ``partition`` a balanced hypergraph partition, in the role of METIS; ``hdp`` the learned grouper and placer,
 1500 evaluations; "longest way first" gives both the order of ready ops that ``gdp`` has. ``gdp, one`` starts from
-random weights, ``gdp, fine-tuned`` from the shipped policy, ``gdp, batch`` was trained on all small models of the table
+random weights, ``gdp, fine-tuned`` from the shipped policy, ``gdp, batch`` is trained on all models of the table
 together. ``untrained, zero-shot`` decodes random weights: what decoding does alone. ``anneal`` has the time that
-``gdp, fine-tuned`` took.
+``gdp, fine-tuned`` took, in the same process.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import functools
 import math
 import resource
 import statistics
 import time
+import traceback
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+from gdp_tables import print_tables
+from rows import Row, Rows, side_by_side
 
 from placewright.api import load
-from placewright.budget import Budget, Progress
+from placewright.budget import Budget, Incumbent, Progress
+from placewright.costs.machine import processor
+from placewright.errors import MissingExtraError
 from placewright.evaluate import evaluate, lower_bound
 from placewright.placers import get_placer
 from placewright.placers.base import Found, Placer, make_ready
@@ -42,14 +51,14 @@ TABLE = (
     ("inception-v3?training=1&batch=64", "p100x2"), ("amoebanet", "p100x4"), ("wavenet-2x18", "p100x2"),
     ("wavenet-4x36", "p100x4"),
 )  # fmt: skip
+SECONDS = {"gnmt-8": 57, "gnmt-4": 29, "gnmt-2": 17, "rnnlm-8": 10, "rnnlm-4": 6}  # 600 evaluations on a core; others 3
 SEEDS = (0, 1, 2)
 HDP_EVALUATIONS = 1500
 FINE_TUNING = 600
 MARKS = (25, 50, 100, 200, 400, 600, 1000, 1500)
-PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
-    "human": ("human", {}), "etf": ("etf", {}), "sct": ("sct", {}),
-}  # fmt: skip
+AUTO_S = 10.0
 STAGES = ("policy", "list", "samples", "search")
+ONCE = ("human", "human, longest way first", "etf", "sct", "partition", "bound")  # no seed changes them
 LEARNED: dict[str, tuple[str, dict[str, Any], int]] = {
     "gdp, fine-tuned": ("gdp", {}, FINE_TUNING),
     "gdp, one": ("gdp", {"policy": "none"}, FINE_TUNING),
@@ -64,6 +73,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "refinement in 3 rounds": {"rounds": 3},
     "no mutants": {"mutants": 0},
     "no mutants, no imitation": {"mutants": 0, "imitation": 0.0},
+    "no learning": {"learning_rate": 0.0},
     "policy at 3 scales": {"policy_scales": 3},
     "every op alone": {"scales": (0, 2, 1, 8, 32)},
     "every op alone, no mutants, no imitation": {"scales": (0,), "mutants": 0, "imitation": 0.0},
@@ -71,30 +81,32 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "first come, first served": {"by_rank": False},
     "as published": {"variant": "paper"},
 }
-ABLATED = (("transformer-xl-2", "p100x2"), ("inception-v3?training=1&batch=32", "p100x2"))
-Row = dict[str, Any]
+ABLATED = ("rnnlm-2", "transformer-xl-2", "inception-v3?training=1&batch=32", "amoebanet", "wavenet-2x18")
+BATCHES: dict[str, dict[str, Any]] = {
+    "gdp, batch": {},
+    "gdp, batch, no superposition": {"gate": "none"},
+    "gdp, batch, no attention": {"attention_layers": 0},
+}
+ALL_MODELS = "all models"
+FAMILIES = (
+    ("amoebanet", 4), ("wavenet-2x18", 2), ("wavenet-4x36", 4), ("gnmt-2", 2), ("unet?training=1", 2),
+    ("unet?training=1&batch=4", 4), ("moe?training=1", 4), ("gnmt-2?steps=30", 4),
+)  # fmt: skip
+ELSEWHERE = ("rnnlm-2", "transformer-xl-4", "inception-v3?training=1&batch=32", "amoebanet", "gnmt-2?steps=30")
 
 
-class Rows:
-    """Finished runs, in a file of JSON lines."""
+class Task(NamedTuple):
+    """Runs on one problem that belong together, in their order; ``seconds`` is about how long they take."""
 
-    def __init__(self, path: Path, only: str, stop_after_s: float) -> None:
-        self.path, self.only, self._until = path, only, time.monotonic() + stop_after_s
-        self.rows: list[Row] = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    part: str
+    model: str
+    cluster: str
+    methods: tuple[str, ...]
+    seed: int
+    seconds: float
 
-    def wants(self, **key: Any) -> bool:
-        text = " ".join(str(v) for v in key.values())
-        known = any(all(row.get(k) == v for k, v in key.items()) for row in self.rows)
-        return not known and any(o in text for o in self.only.split("|")) and time.monotonic() < self._until
-
-    def add(self, row: Row) -> None:
-        self.rows.append(row)
-        with self.path.open("a") as stream:
-            stream.write(json.dumps(row) + "\n")
-        print(json.dumps({k: v for k, v in row.items() if k != "curve"}), flush=True)
-
-    def of(self, **key: Any) -> list[Row]:
-        return [row for row in self.rows if all(row.get(k) == v for k, v in key.items())]
+    def key(self, method: str) -> Row:
+        return {"part": self.part, "model": self.model, "cluster": self.cluster, "method": method, "seed": self.seed}
 
 
 class PartitionBaseline(Placer):
@@ -102,6 +114,7 @@ class PartitionBaseline(Placer):
 
     name = "partition"
     summary = "balanced hypergraph partition"
+    requires, extra = ("mtkahypar",), "partition"
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         loads = problem.with_options(execution="pipeline", objective="throughput", contiguous=False)
@@ -118,6 +131,88 @@ class OrderedHuman(Placer):
         found = get_placer("human").search(problem, budget, seed)
         assert found.device_of_op is not None
         return found._replace(priority=-ways_left(problem, found.device_of_op[None])[0])
+
+
+def tasks_of(part: str) -> Iterator[Task]:
+    """Everything that a part of the benchmark has."""
+    if part == "main":
+        for model, cluster in TABLE:
+            tuning_s = SECONDS.get(model, 3)
+            yield Task(part, model, cluster, ONCE, 0, 1)
+            for seed in SEEDS:
+                yield Task(part, model, cluster, ("gdp, fine-tuned", "anneal"), seed, 2 * tuning_s)
+                yield Task(part, model, cluster, ("gdp, zero-shot", "untrained, zero-shot"), seed, 0.2 * tuning_s)
+                yield Task(part, model, cluster, ("gdp, one",), seed, tuning_s)
+                for method in ("hdp", "hdp, longest way first"):
+                    yield Task(part, model, cluster, (method,), seed, 10 + 2 * tuning_s)
+    elif part == "general":
+        for model, count in (*FAMILIES, *((m, count) for count in HELD_OUT_ACCELERATORS for m in ELSEWHERE)):
+            for seed in SEEDS:
+                methods = ("gdp, zero-shot", "untrained, zero-shot")
+                yield Task(part, model, f"{count} GPUs", ("human", "etf", *methods) if seed == 0 else methods, seed, 2)
+    elif part == "ablation":
+        for model, cluster in TABLE:
+            for method in ABLATIONS if model in ABLATED else ():
+                slow = 5 if "alone" in method or "published" in method else 1
+                yield from (Task(part, model, cluster, (method,), seed, 3 * slow) for seed in SEEDS)
+    elif part == "batch":
+        for method in BATCHES:
+            yield from (Task(part, ALL_MODELS, "", (method,), seed, 200) for seed in SEEDS)
+    elif part == "auto":
+        for model, cluster in TABLE:
+            methods = ("anneal", "zero-shot, then anneal", "untrained zero-shot, then anneal")
+            yield from (Task(part, model, cluster, methods, seed, 3 * AUTO_S) for seed in SEEDS)
+
+
+def do(task: Task, path: Path, only: str) -> None:
+    """Add the rows of a task that are wanted and not there yet."""
+    rows = Rows(path, only, math.inf)
+    wanted = [m for m in task.methods if rows.wants(**task.key(m))]
+    try:
+        if task.part == "batch":
+            for method in wanted:
+                _batch(task, method, rows)
+        elif wanted:
+            machine = Machine(int(task.cluster.split()[0])).cluster() if task.part == "general" else task.cluster
+            problem = load(f"zoo:{task.model}", cluster=machine)
+            for method in wanted:
+                rows.add({**task.key(method), **_row(task, method, problem, rows), "cpu": processor()["name"]})
+    except Exception:
+        print(f"failed: {task}\n{traceback.format_exc()}", flush=True)
+
+
+def _row(task: Task, method: str, problem: Problem, rows: Rows) -> Row:
+    try:
+        return _run_of(task, method, problem, rows)
+    except MissingExtraError as error:
+        return {"valid": False, "left out": str(error)}
+
+
+def _run_of(task: Task, method: str, problem: Problem, rows: Rows) -> Row:
+    seed = task.seed
+    if task.part == "ablation":
+        placer = get_placer("gdp", **{"policy": "none", **ABLATIONS[method]})
+        return one_run(problem, placer, Budget(1e6, FINE_TUNING), seed)
+    if task.part == "auto":
+        return _within(problem, method, seed)
+    if method == "bound":
+        return {"value": lower_bound(problem), "ops": problem.n_ops}
+    if method == "gdp, zero-shot":
+        return zero_shot(problem, seed)
+    if method == "untrained, zero-shot":
+        return zero_shot(problem, seed, policy="none")
+    if method == "anneal":
+        ours = rows.of(**task.key("gdp, fine-tuned"))
+        if not ours:
+            return {"valid": False, "left out": "gdp, fine-tuned has not run: its time is not known"}
+        without = "" if find_spec("highspy") else "does not start from sct: highspy is not installed"
+        return {**one_run(problem, get_placer("anneal"), Budget(ours[-1]["seconds"]), seed), "note": without}
+    if method in LEARNED:
+        name, options, evaluations = LEARNED[method]
+        return one_run(problem, get_placer(name, **options), Budget(1e6, evaluations), seed)
+    ours_only: dict[str, type[Placer]] = {"partition": PartitionBaseline, "human, longest way first": OrderedHuman}
+    placer = ours_only[method]() if method in ours_only else get_placer(method)
+    return one_run(problem, placer, Budget(60.0), seed)
 
 
 def judged(problem: Problem, found: Found) -> Row:
@@ -149,122 +244,61 @@ def zero_shot(problem: Problem, seed: int, **options: Any) -> Row:
     return {**row, "stages": {stage: float(value) for stage, _, value in parts if stage in STAGES}}
 
 
-OURS: dict[str, type[Placer]] = {"partition": PartitionBaseline, "human, longest way first": OrderedHuman}
+def _within(problem: Problem, method: str, seed: int) -> Row:
+    """Annealing, alone or with a zero-shot placement among its starts, at equal time: the main step of ``auto``."""
+    anneal = get_placer("anneal")
+    if method == "anneal":
+        return one_run(problem, anneal, Budget(AUTO_S), seed)
+    first = get_placer("gdp", zero_shot=True, **({"policy": "none"} if method.startswith("untrained") else {}))
+    make_ready(anneal, problem)
+    make_ready(first, problem)
+    budget = Budget(AUTO_S)
+    found = first.search(problem, budget, seed)
+    start = judged(problem, found)
+    if found.device_of_op is not None and start["valid"]:
+        budget.offer(Incumbent(found.device_of_op, start["value"], found.priority))
+    took = budget.elapsed_s()
+    row = judged(problem, anneal.search(problem, budget, seed))
+    return {**row, "value": min(row["value"], start["value"]), "start": start["value"], "zero-shot seconds": took}
 
 
-def main_table(rows: Rows) -> None:
-    for model, cluster in TABLE:
-        key = {"part": "main", "model": model, "cluster": cluster}
-        runs = [(m, 0) for m in (*PLAIN, "human, longest way first", "partition", "bound")]
-        runs += [(m, s) for s in SEEDS for m in ("gdp, zero-shot", "untrained, zero-shot", *LEARNED, "anneal")]
-        wanted = [(m, s) for m, s in runs if rows.wants(**key, method=m, seed=s)]
-        if not wanted:
-            continue
-        problem = load(f"zoo:{model}", cluster=cluster)
-        for method, seed in wanted:
-            run = {**key, "method": method, "seed": seed}
-            if not rows.wants(**run):
-                continue
-            if method == "bound":
-                rows.add({**run, "value": lower_bound(problem), "ops": problem.n_ops})
-            elif method in OURS:
-                rows.add({**run, **one_run(problem, OURS[method](), Budget(60.0), seed)})
-            elif method in PLAIN:
-                placer, options = PLAIN[method]
-                rows.add({**run, **one_run(problem, get_placer(placer, **options), Budget(60.0), seed)})
-            elif method == "gdp, zero-shot":
-                rows.add({**run, **zero_shot(problem, seed)})
-            elif method == "untrained, zero-shot":
-                rows.add({**run, **zero_shot(problem, seed, policy="none")})
-            elif method == "anneal":
-                ours = rows.of(**key, method="gdp, fine-tuned", seed=seed)
-                if ours:
-                    rows.add({**run, **one_run(problem, get_placer("anneal"), Budget(ours[0]["seconds"]), seed)})
-            else:
-                placer, options, evaluations = LEARNED[method]
-                rows.add({**run, **one_run(problem, get_placer(placer, **options), Budget(1e6, evaluations), seed)})
-
-
-def ablation_table(rows: Rows) -> None:
-    for model, cluster in ABLATED:
-        problem = load(f"zoo:{model}", cluster=cluster)
-        for method, options in ABLATIONS.items():
-            for seed in SEEDS:
-                run = {"part": "ablation", "model": model, "cluster": cluster, "method": method, "seed": seed}
-                if rows.wants(**run):
-                    placer = get_placer("gdp", **{"policy": "none", **options})
-                    rows.add({**run, **one_run(problem, placer, Budget(1e6, FINE_TUNING), seed)})
-
-
-def general_table(rows: Rows) -> None:
-    """Zero-shot where the policy was never trained: families, numbers of devices, both; human and etf beside it."""
-    families = [("amoebanet", 4), ("wavenet-2x18", 2), ("wavenet-4x36", 4), ("gnmt-2", 2), ("unet?training=1", 2),
-                ("unet?training=1&batch=4", 4), ("moe?training=1", 4), ("gnmt-2?steps=30", 4)]  # fmt: skip
-    known = ("rnnlm-2", "transformer-xl-4", "inception-v3?training=1&batch=32", "amoebanet", "gnmt-2?steps=30")
-    counts = [(model, count) for count in HELD_OUT_ACCELERATORS for model in known]
-    for model, count in [*families, *counts]:
-        key = {"part": "general", "model": model, "cluster": f"{count} GPUs"}
-        methods = ("human", "etf", "gdp, zero-shot")
-        if not any(rows.wants(**key, method=m, seed=0) for m in methods):
-            continue
-        problem = load(f"zoo:{model}", cluster=Machine(count).cluster())
-        for method in methods:
-            run = {**key, "method": method, "seed": 0}
-            if not rows.wants(**run):
-                continue
-            if method == "gdp, zero-shot":
-                rows.add({**run, **zero_shot(problem, 0)})
-            else:
-                rows.add({**run, **one_run(problem, get_placer(method), Budget(60.0), 0)})
-
-
-def batch_table(rows: Rows, evaluations: int = 600) -> None:
-    """One policy on several models at once, with superposition and without."""
+def _batch(task: Task, method: str, rows: Rows, evaluations: int = FINE_TUNING) -> None:
+    """One policy on all models at once."""
     from placewright.placers.learned.gdp_school import GdpSchool
     from placewright.placers.learned.gdp_settings import settings_for
     from placewright.placers.learned.training import one_thread
 
-    small = [(m, c) for m, c in TABLE if m in ("rnnlm-2", "transformer-xl-2", "wavenet-2x18") or "batch=32" in m]
-    for method, options in {"gdp, batch": {}, "gdp, batch, no superposition": {"gate": "none"}}.items():
-        keys = [{"part": "batch", "model": m, "cluster": c, "method": method, "seed": 0} for m, c in small]
-        if not rows.wants(**keys[0]):
-            continue
-        problems = [load(f"zoo:{m}", cluster=c) for m, c in small]
-        began = time.monotonic()
-        school = GdpSchool(problems, settings_for("ours", **options), evaluations, 0)
-        with one_thread():
-            while school.step() is not None:
-                pass
-        seconds = (time.monotonic() - began) / len(problems)
-        for key, pupil in zip(keys, school.learners, strict=True):
-            best, done = pupil.trials.best_value, pupil.trials.evaluations
-            own = {"policy": pupil.greedy_value}
-            rows.add({**key, "value": best, "valid": True, "stages": own, "seconds": seconds, "evaluations": done})
+    problems = [load(f"zoo:{m}", cluster=c) for m, c in TABLE]
+    began = time.monotonic()
+    school = GdpSchool(problems, settings_for("ours", **BATCHES[method]), evaluations, task.seed)
+    with one_thread():
+        while school.step() is not None:
+            pass
+    results = [
+        {"model": m, "value": pupil.trials.best_value, "stages": {"policy": pupil.greedy_value}}
+        for (m, _), pupil in zip(TABLE, school.learners, strict=True)
+    ]
+    done = sum(pupil.trials.evaluations for pupil in school.learners)
+    rows.add({**task.key(method), "values": results, "seconds": time.monotonic() - began, "evaluations": done,
+              "cpu": processor()["name"]})  # fmt: skip
 
 
-def auto_table(rows: Rows, seconds: float = 10.0) -> None:
-    """Whether annealing does better when the zero-shot policy's placement is among its starts, at equal time."""
-    from placewright.budget import Incumbent
+def compile_kernels(tasks: list[Task]) -> None:
+    """Run each kind of placer once on a tiny problem, so that processes find all kernels compiled."""
+    problem = load("zoo:fork-join?blocks=2", cluster="p100x2")
+    methods = {m for task in tasks if task.part in ("main", "general") for m in task.methods}
+    methods |= {"gdp, zero-shot", "gdp, fine-tuned"} | ({"anneal"} if any(t.part == "auto" for t in tasks) else set())
+    for name in sorted({_placer_name(m) for m in methods - {"bound"}}):
+        placer = get_placer(name)
+        try:
+            make_ready(placer, problem)
+            judged(problem, placer.search(problem, Budget(60.0 if name != "anneal" else 0.5, evaluations=60), 0))
+        except MissingExtraError as error:
+            print(f"{name}: {error}", flush=True)
 
-    for model, cluster in TABLE:
-        key = {"part": "auto", "model": model, "cluster": cluster, "seed": 0}
-        if not any(rows.wants(**key, method=m) for m in ("anneal", "zero-shot, then anneal")):
-            continue
-        problem = load(f"zoo:{model}", cluster=cluster)
-        make_ready(get_placer("anneal"), problem)
-        make_ready(get_placer("gdp", zero_shot=True), problem)
-        if rows.wants(**key, method="anneal"):
-            rows.add({**key, "method": "anneal", **one_run(problem, get_placer("anneal"), Budget(seconds), 0)})
-        if rows.wants(**key, method="zero-shot, then anneal"):
-            budget = Budget(seconds)
-            found = get_placer("gdp", zero_shot=True).search(problem, budget, 0)
-            first = judged(problem, found)
-            if found.device_of_op is not None and first["valid"]:
-                budget.offer(Incumbent(found.device_of_op, first["value"], found.priority))
-            took = budget.elapsed_s()
-            row = judged(problem, get_placer("anneal").search(problem, budget, 0))
-            row["value"] = min(row["value"], first["value"])
-            rows.add({**key, "method": "zero-shot, then anneal", **row, "zero-shot seconds": took})
+
+def _placer_name(method: str) -> str:
+    return "gdp" if method.startswith(("gdp", "untrained")) else method.split(",")[0]
 
 
 def scale_check(rows: Rows) -> None:
@@ -279,9 +313,9 @@ def scale_check(rows: Rows) -> None:
     from placewright.placers.learned.rewards import SimulatedRewards
 
     problem = load("zoo:gnmt-8", cluster="p100x8")
-    for method, options in {"default": {"scales": (0,)}, "width 128": {"width": 128, "inner_width": 512, "segment": 256,
-                                                                       "scales": (0,)}}.items():  # fmt: skip
-        settings = settings_for("ours", **options)
+    larger = {"width": 128, "inner_width": 512, "segment": 256}
+    for method, options in {"default": {}, "width 128": larger}.items():
+        settings = settings_for("ours", scales=(0,), **options)
         vocabulary = Vocabulary.of([problem.graph])
         graph = Pupil(problem, SimulatedRewards(problem), settings, vocabulary).graphs[0]
         times = -(-80_000 // len(graph.node))
@@ -291,13 +325,13 @@ def scale_check(rows: Rows) -> None:
             graph.pair.repeat(times, 1, 1)[:80_000], graph.allowed.repeat(times, 1)[:80_000],
             graph.work.repeat(times)[:80_000],
         )  # fmt: skip
-        policy = new_policy(settings, vocabulary, problem.n_devices, 0)
         for where in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
+            policy = new_policy(settings, vocabulary, problem.n_devices, 0).to(where)
             for name, tensors in {"gnmt-8": graph, "80,000 nodes": large}.items():
                 run = {"part": "scale", "model": name, "cluster": where, "method": method, "seed": 0}
                 if rows.wants(**run):
                     moved = GraphTensors(*(t.to(where) for t in tensors))
-                    rows.add({**run, **_timed_pass(policy.to(where), join([moved], settings.segment), where)})
+                    rows.add({**run, **_timed_pass(policy, join([moved], settings.segment), where)})
 
 
 def _timed_pass(policy: Any, joined: Any, where: str) -> Row:
@@ -307,76 +341,43 @@ def _timed_pass(policy: Any, joined: Any, where: str) -> Row:
     if where == "cuda":
         torch.cuda.reset_peak_memory_stats()
     with torch.no_grad():
-        for _ in range(4):
+        for _ in range(6):
             began = time.perf_counter()
-            policy(joined).sum().item()
+            policy(joined).sum().item()  # waits for the GPU
             seconds.append(time.perf_counter() - began)
-    gib = (torch.cuda.max_memory_allocated() if where == "cuda" else 1024 * resource.getrusage(0).ru_maxrss) / 2**30
+    peak = torch.cuda.max_memory_allocated() if where == "cuda" else 1024 * resource.getrusage(0).ru_maxrss
+    device = torch.cuda.get_device_name() if where == "cuda" else processor()["name"]
     return {
-        "nodes": len(joined.slot),
-        "seconds": statistics.median(seconds[1:]),
-        "gib": gib,
-        "torch": torch.__version__,
-    }
-
-
-def tables(rows: Rows) -> None:
-    main = rows.of(part="main")
-    methods = list(dict.fromkeys(r["method"] for r in main))
-    print("| model, cluster | " + " | ".join(methods) + " |")
-    for model, cluster in TABLE:
-        cells = [_cell(rows.of(part="main", model=model, cluster=cluster, method=m)) for m in methods]
-        print(f"| {model}, {cluster} | " + " | ".join(cells) + " |")
-    values = {(m, c, k): _median(rows.of(part="main", model=m, cluster=c, method=k)) for m, c in TABLE for k in methods}
-    for ours in ("gdp, zero-shot", "gdp, fine-tuned", "gdp, one"):
-        for theirs in methods:
-            ratios = [values[m, c, ours] / values[m, c, theirs] for m, c in TABLE
-                      if math.isfinite(values[m, c, ours] / values[m, c, theirs])]  # fmt: skip
-            if ratios:
-                saved = 1 - math.exp(sum(map(math.log, ratios)) / len(ratios))
-                print(f"{ours} against {theirs}: {saved:+.1%} less (geometric mean of {len(ratios)} rows)")
-    for model, cluster in TABLE:
-        key = {"part": "main", "model": model, "cluster": cluster}
-        hdp, tuned = rows.of(**key, method="hdp"), rows.of(**key, method="gdp, fine-tuned")
-        if hdp and tuned:
-            goal = statistics.median(r["value"] for r in hdp)
-            reached = [min((int(m) for m, v in r["curve"].items() if v <= goal), default=10**9) for r in tuned]
-            print(f"{model}: hdp's value after {HDP_EVALUATIONS} is reached by gdp, fine-tuned within {max(reached)}")
-        for row in rows.of(**key, method="gdp, zero-shot", seed=0):
-            text = ", ".join(f"{s} {1e3 * v:.2f}" for s, v in row["stages"].items())
-            print(f"{model}: zero-shot stages, ms: {text}; {row['seconds']:.1f} s")
-    for part in ("ablation", "general", "batch", "auto", "scale"):
-        for model, cluster in dict.fromkeys((r["model"], r["cluster"]) for r in rows.of(part=part)):
-            for method in dict.fromkeys(r["method"] for r in rows.of(part=part, model=model, cluster=cluster)):
-                chosen = rows.of(part=part, model=model, cluster=cluster, method=method)
-                stages = {s: f"{1e3 * v:.2f}" for s, v in chosen[0].get("stages", {}).items()}
-                text = _cell(chosen) if part != "scale" else f"{chosen[0]['seconds']:.3f} s, {chosen[0]['gib']:.2f} GiB"
-                print(f"{part} | {model}, {cluster} | {method} | {text} | {stages or ''}")
-
-
-def _median(chosen: list[Row]) -> float:
-    usable = [r["value"] for r in chosen if r.get("valid", True)]
-    return statistics.median(usable) if usable else math.nan
-
-
-def _cell(chosen: list[Row]) -> str:
-    usable = [1e3 * r["value"] for r in chosen if r.get("valid", True) and np.isfinite(r["value"])]
-    if not usable:
-        return "not valid" if chosen else ""
-    spread = f" ({min(usable):.1f}-{max(usable):.1f})" if len(usable) > 1 else ""
-    return f"{statistics.median(usable):.1f}{spread}"
+        "nodes": len(joined.slot), "seconds": statistics.median(seconds[1:]), "first pass": seconds[0],
+        "gib": peak / 2**30, "device": device, "threads": torch.get_num_threads(), "torch": torch.__version__,
+    }  # fmt: skip
 
 
 def main() -> None:
-    parts = {"main": main_table, "ablation": ablation_table, "general": general_table, "batch": batch_table,
-             "auto": auto_table, "scale": scale_check, "tables": tables}  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=tuple(parts))
+    parser.add_argument("part", nargs="+", choices=("main", "ablation", "general", "batch", "auto", "scale", "tables"))
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", default="")
-    parser.add_argument("--stop-after", type=float, default=1e9)
+    parser.add_argument("--stop-after", type=float, default=1e6)
     parser.add_argument("--rows", type=Path, default=Path(__file__).parent / "results" / "gdp.jsonl")
     arguments = parser.parse_args()
-    parts[arguments.part](Rows(arguments.rows, arguments.only, arguments.stop_after))
+    until = time.monotonic() + arguments.stop_after
+    rows = Rows(arguments.rows, arguments.only, arguments.stop_after)
+    special: dict[str, Callable[[Rows], None]] = {"scale": scale_check, "tables": lambda r: print_tables(r, TABLE)}
+    for part in arguments.part:
+        if part in special:
+            special[part](rows)
+    tasks = [t for part in arguments.part for t in tasks_of(part) if any(rows.wants(**t.key(m)) for m in t.methods)]
+    tasks.sort(key=lambda t: -t.seconds)
+    work = functools.partial(do, path=arguments.rows, only=arguments.only)
+    if arguments.jobs == 1:
+        for task in tasks:
+            if time.monotonic() < until:
+                work(task)
+    elif tasks:
+        compile_kernels(tasks)
+        print(f"compiled, {time.monotonic() - until + arguments.stop_after:.0f} s; {len(tasks)} tasks", flush=True)
+        side_by_side(work, tasks, arguments.jobs, until)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,13 @@ value of all rows of a problem, the reference's included; the bound is proven. L
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from rows import Row, Rows
 
 from placewright.api import load
 from placewright.budget import Budget, Progress
@@ -67,30 +68,12 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "all clusters anew, eq. 14": {"decide": "all", "update": "eq14"},
     "all clusters anew, released update": {"decide": "all", "update": "released"},
 }
-Row = dict[str, Any]
 
 
-class Rows:
-    """Finished runs, in a file of JSON lines."""
+class RowsAndVariants(Rows):
+    """``with_variants``: whether the published variants are wanted too."""
 
-    def __init__(self, path: Path, only: str, stop_after_s: float, *, with_variants: bool) -> None:
-        self.with_variants = with_variants
-        self.path, self.only, self._until = path, only, time.monotonic() + stop_after_s
-        self.rows: list[Row] = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    def wants(self, **key: Any) -> bool:
-        text = " ".join(str(v) for v in key.values())
-        known = any(all(row.get(k) == v for k, v in key.items()) for row in self.rows)
-        return not known and self.only in text and time.monotonic() < self._until
-
-    def add(self, row: Row) -> None:
-        self.rows.append(row)
-        with self.path.open("a") as stream:
-            stream.write(json.dumps(row) + "\n")
-        print(json.dumps({k: v for k, v in row.items() if k != "curve"}), flush=True)
-
-    def of(self, **key: Any) -> list[Row]:
-        return [row for row in self.rows if all(row.get(k) == v for k, v in key.items())]
+    with_variants = False
 
 
 def problem_of(model: str, setting: str, execution: str) -> Problem:
@@ -131,7 +114,7 @@ def problems(rows: Rows) -> Iterator[tuple[Row, Problem]]:
                 yield key, problem_of(model, setting, execution)
 
 
-def main_table(rows: Rows) -> None:
+def main_table(rows: RowsAndVariants) -> None:
     for key, problem in problems(rows):
         first = {"part": "main", **key, "method": "reference", "seed": 0}
         if rows.wants(**first):
@@ -282,7 +265,8 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=Path, default=Path(__file__).parent / "results" / "hsdag.jsonl")
     arguments = parser.parse_args()
-    rows = Rows(arguments.rows, arguments.only, arguments.stop_after, with_variants=arguments.variants)
+    rows = RowsAndVariants(arguments.rows, arguments.only, arguments.stop_after)
+    rows.with_variants = arguments.variants
     parts = {"main": main_table, "ablation": ablation_table, "time": time_table, "execution": execution_search}
     parts.get(arguments.part, tables)(rows)
 

@@ -1,6 +1,6 @@
 """The problems that the shipped policy is trained on, and what is kept away from it.
 
-    python -m placewright.placers.learned.gdp_curriculum -o gdp.safetensors --seconds 540 --seed 0
+    python -m placewright.placers.learned.gdp_curriculum -o gdp.safetensors --evaluations 9200 --seed 0
 
 Models are training steps and inference graphs of the training families in several sizes, and generated graphs.
 Clusters have 2, 4 or 8 accelerators of one or two kinds, links of different speeds, memories that bind or do not.
@@ -66,6 +66,7 @@ _TRAINING = (
     "transformer-xl-8?segments=1", "inception-v3?training=1&batch=32", "resnet-50?training=1&batch=32",
     "vgg-16?training=1&batch=32", "mobilenet?training=1&batch=64", "bert-base?training=1&batch=8", "gpt2?training=1",
 )  # fmt: skip
+_LONGER = (("rnnlm-2?steps=24", Machine(2)), ("rnnlm-4?steps=24", Machine(4)), ("rnnlm-8?steps=20", Machine(8)))
 _OTHERS = (
     "bert-base?batch=16", "inception-v3?batch=16", "layered?ops=150&ccr=0.3&seed=1",
     "layered?ops=200&width=8&ccr=1&seed=2", "fork-join?blocks=6&branches=6&ccr=0.5&seed=4",
@@ -80,7 +81,7 @@ def lessons() -> list[tuple[str, Machine]]:
     pairs = [(model, machine) for model in _TRAINING for machine in _EQUAL]
     pairs += [(model, _VARIED[i % len(_VARIED)]) for i, model in enumerate(_TRAINING)]
     pairs += [(model, _EQUAL[i % 3]) for i, model in enumerate(_OTHERS)]
-    return pairs
+    return [*pairs, *_LONGER]
 
 
 def load_lessons(pairs: Sequence[tuple[str, Machine]]) -> list[Problem]:
@@ -93,7 +94,7 @@ def load_lessons(pairs: Sequence[tuple[str, Machine]]) -> list[Problem]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train on the whole curriculum until the time is over; a checkpoint beside the output lets it go on."""
+    """Train on the whole curriculum; where time ends first, a checkpoint beside the output lets it go on."""
     from placewright.budget import Budget
     from placewright.placers.learned.gdp_school import GdpSchool, best_device
     from placewright.placers.learned.gdp_settings import settings_for
@@ -101,8 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=540.0)
-    parser.add_argument("--evaluations", type=int, default=100_000, help="most placements to judge per problem")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop here; --resume goes on")
+    parser.add_argument("--evaluations", type=int, default=9200, help="placements to judge per problem")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--every", type=int, default=1, help="use one problem of so many only")
     parser.add_argument("--mutants", type=int, default=24)
@@ -116,7 +117,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     settings = settings_for("ours", mutants=options.mutants, learning_rate=options.learning_rate)
     school = GdpSchool(problems, settings, options.evaluations, options.seed, best_device())
     print(f"ready on {school.teacher.where}, {time.monotonic() - began:.0f} s", flush=True)
-    school.clock = lambda: (time.monotonic() - began) / max(options.seconds, 1e-9)
     said = [time.monotonic()]
 
     def watch(lesson: Lesson) -> None:
@@ -127,7 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{said[0] - began:.0f} s, step {school.steps}, {done} evaluations, {above}", flush=True)
 
     budget = Budget(max(0.0, options.seconds - (time.monotonic() - began)))
-    school.origin = {"curriculum": {**vars(options), "output": options.output.name}, "device": school.teacher.where}
+    chosen = {k: v for k, v in vars(options).items() if k not in ("output", "seconds", "resume")}
+    school.origin = {"curriculum": chosen, "device": school.teacher.where}
     train(school, options.output, budget, resume=options.resume, watch=watch)
     print(f"{school.steps} steps, {time.monotonic() - began:.0f} s, policy above best: {school.regret():.1%}")
 

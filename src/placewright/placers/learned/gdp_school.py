@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ class _Pending(NamedTuple):
 
 
 class GdpSchool:
-    """Pupils that share one policy. ``clock`` may tell how much of the time is used, for rates that fall with time."""
+    """Pupils that share one policy."""
 
     def __init__(
         self, problems: Sequence[Problem], settings: Settings, evaluations: int, seed: int, where: str = "cpu",
@@ -57,7 +57,6 @@ class GdpSchool:
             )
         )
         self.origin: dict[str, Any] = {}  # what else a policy's history should tell
-        self.clock: Callable[[], float] = lambda: 0.0
         self.steps = 0
         self._pending: _Pending | None = None
 
@@ -88,7 +87,7 @@ class GdpSchool:
     @property
     def progress(self) -> float:
         done = sum(self._asked_for(i) for i in range(len(self.learners))) / (self.evaluations * len(self.learners))
-        return min(1.0, max(done, self.clock()))
+        return min(1.0, done)
 
     def _asked_for(self, i: int) -> int:
         """Evaluations of a problem, those under way included: counting finished ones would depend on the clock."""
