@@ -79,9 +79,13 @@ def main() -> None:
     parser.add_argument("--pretend", action="store_true", help="tiny models and a GPU that is only a name")
     parser.add_argument("--resume", type=Path, nargs="*", default=[], help="results: what they hold is not run again")
     parser.add_argument("--draw", type=Path, nargs="*", help="results of earlier runs: only print their table")
+    parser.add_argument("--join", type=Path, help="with --draw: also write all their rows to this file")
     options = parser.parse_args()
     if options.draw:
-        print(table(merged(options.draw)))
+        results = merged(options.draw)
+        if options.join:
+            options.join.write_text(json.dumps(results, indent=1))
+        print(table(results))
         return
     options.output.mkdir(parents=True, exist_ok=True)
     if not options.pretend:
@@ -95,11 +99,13 @@ def main() -> None:
 
 
 def merged(paths: list[Path]) -> dict:
-    results: dict = {"rows": []}
+    """All rows of several results; of a row that was measured more than once the last."""
+    results: dict = {}
+    rows: dict = {}
     for path in paths:
-        document = json.loads(path.read_text())
-        results = {**document, "rows": results["rows"] + document["rows"]}
-    return results
+        results = json.loads(path.read_text())
+        rows.update({(row["model"], row["phase"], -row["cap"]): row for row in results["rows"]})
+    return {**results, "rows": [rows[key] for key in sorted(rows)]}
 
 
 def measure_all(options: argparse.Namespace) -> None:
@@ -255,7 +261,7 @@ class Variant:
         self.before = torch.cuda.memory_allocated() if self.gpu else 0
         if self.gpu:
             torch.cuda.reset_peak_memory_stats()
-        with torch.inference_mode():
+        with torch.no_grad():  # as generate does
             if phase == "decode":
                 cache = self._forward({**self.inputs, "use_cache": True}).past_key_values
                 self.inputs = {
@@ -278,7 +284,7 @@ class Variant:
     def __call__(self):
         import torch
 
-        with torch.inference_mode():
+        with torch.no_grad():  # as generate does
             logits = moved(self._forward(self.inputs).logits[..., -1:, :], "cpu", self.backend)
         if self.state is not None:
             self.state.restore()
