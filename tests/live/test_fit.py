@@ -12,6 +12,8 @@ from placewright.errors import InputError
 from placewright.live import METADATA
 from placewright.live.dispatch import ATTRIBUTE, STREAMED, places_of
 from placewright.live.finalists import Finalist, calibrated_scales
+from placewright.live.fit import _Search
+from placewright.live.live_problem import CostTable, Place
 from placewright.placement import Placement, checked_placement
 from placewright.testing.tagged_devices import TaggedDevices, pretended_cuda
 
@@ -189,3 +191,19 @@ def test_every_cost_of_a_measured_problem_is_known() -> None:
 
 def _sorts(problem: Any) -> Any:
     return zip(problem.graph.op_types, problem.graph.module_paths, strict=True)
+
+
+def test_memory_that_no_candidate_took_is_given_to_weights() -> None:
+    model = make_model("llama")
+    problem = made_up_problem(model, "forward", {"input_ids": tokens()})
+    placement = checked_placement(problem, np.ones(problem.n_ops, dtype=np.int32), placer="x")
+    search = _Search([], {}, "cpu", "chain", 0)
+    search.add([Place("cuda:0", 1000.0, reserved_bytes=500.0, window_bytes=200.0), Place("cpu")], CostTable({}))
+    search._ran = [Finalist("x", placement, 1.0, working_bytes={"cuda:0": size}) for size in (90.0, 130.0)]
+    search._correct_working_memory()
+    gpu, cpu = search._settings[0][0]
+    assert gpu.room_bytes == pytest.approx(1000 - 130 - 20 - 200)  # the most that was seen, the margin, the window
+    assert cpu == Place("cpu")
+    search._ran = [Finalist("x", placement, 1.0, working_bytes={"cuda:0": 900.0})]
+    search._correct_working_memory()
+    assert search._settings[0][0][0] == gpu
