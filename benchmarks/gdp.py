@@ -1,7 +1,8 @@
 """GDP's experiments: main table, ablations, generalisation, batch, use in ``auto``, scale.
 
-    python benchmarks/gdp.py main|ablation|general|batch|auto... [--jobs N] [--only TEXT] [--stop-after S] [--rows FILE]
-    python benchmarks/gdp.py scale|tables [--rows FILE]
+    python benchmarks/gdp.py PART... [--jobs N] [--only TEXT] [--stop-after S] [--rows FILE]
+
+PART is main, ablation, general, batch, pretraining, auto, scale or tables.
 
 Every run appends one line to the rows file and is skipped when it is there already, so a benchmark may be done in
 parts. ``--only`` picks runs whose key (part, model, cluster, method, seed) contains one of the texts, joined by "|".
@@ -12,8 +13,8 @@ Models are training steps on equal GPUs with 16 GiB each (``p100xK``, modelled).
 device; ``partition`` a balanced hypergraph partition, in the role of METIS; ``hdp`` the learned grouper and placer,
 1500 evaluations; "longest way first" gives both the order of ready ops that ``gdp`` has. ``gdp, one`` starts from
 random weights, ``gdp, fine-tuned`` from the shipped policy, ``gdp, batch`` is trained on all models of the table
-together. ``untrained, zero-shot`` decodes random weights: what decoding does alone. ``anneal`` has the time that
-``gdp, fine-tuned`` took, in the same process.
+but the two largest together. ``untrained, zero-shot`` decodes random weights: what decoding does alone. ``anneal`` has
+the time that ``gdp, fine-tuned`` took, in the same process.
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ from __future__ import annotations
 import argparse
 import functools
 import math
-import resource
-import statistics
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -30,6 +30,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gdp_scale import scale_check
 from gdp_tables import print_tables
 from rows import Row, Rows, side_by_side
 
@@ -40,7 +41,7 @@ from placewright.errors import MissingExtraError
 from placewright.evaluate import evaluate, lower_bound
 from placewright.placers import get_placer
 from placewright.placers.base import Found, Placer, make_ready
-from placewright.placers.learned.gdp_curriculum import HELD_OUT_ACCELERATORS, Machine
+from placewright.placers.learned.gdp_curriculum import HELD_OUT_ACCELERATORS, Machine, lessons, load_lessons
 from placewright.placers.learned.rewards import ways_left
 from placewright.problem import Problem
 
@@ -87,7 +88,11 @@ BATCHES: dict[str, dict[str, Any]] = {
     "gdp, batch, no superposition": {"gate": "none"},
     "gdp, batch, no attention": {"attention_layers": 0},
 }
-ALL_MODELS = "all models"
+PRETRAINED = ("full", "no superposition", "no attention")
+PRETRAINING, EVERY = 2500, 4  # evaluations per problem, on one of so many problems of the curriculum
+JUDGED = tuple((m, c) for m, c in TABLE if m in ("amoebanet", "wavenet-2x18", "wavenet-4x36", "gnmt-2"))  # held out
+BATCHED = tuple((m, c) for m, c in TABLE if m not in ("gnmt-4", "gnmt-8"))
+ALL_MODELS = f"{len(BATCHED)} models"
 FAMILIES = (
     ("amoebanet", 4), ("wavenet-2x18", 2), ("wavenet-4x36", 4), ("gnmt-2", 2), ("unet?training=1", 2),
     ("unet?training=1&batch=4", 4), ("moe?training=1", 4), ("gnmt-2?steps=30", 4),
@@ -157,7 +162,10 @@ def tasks_of(part: str) -> Iterator[Task]:
                 yield from (Task(part, model, cluster, (method,), seed, 3 * slow) for seed in SEEDS)
     elif part == "batch":
         for method in BATCHES:
-            yield from (Task(part, ALL_MODELS, "", (method,), seed, 200) for seed in SEEDS)
+            yield from (Task(part, ALL_MODELS, "", (method,), seed, 60) for seed in SEEDS)
+    elif part == "pretraining":
+        for method in PRETRAINED:
+            yield from (Task(part, f"one of {EVERY} problems", "", (method,), seed, 45) for seed in SEEDS)
     elif part == "auto":
         for model, cluster in TABLE:
             methods = ("anneal", "zero-shot, then anneal", "untrained zero-shot, then anneal")
@@ -169,9 +177,9 @@ def do(task: Task, path: Path, only: str) -> None:
     rows = Rows(path, only, math.inf)
     wanted = [m for m in task.methods if rows.wants(**task.key(m))]
     try:
-        if task.part == "batch":
+        if task.part in ("batch", "pretraining"):
             for method in wanted:
-                _batch(task, method, rows)
+                (_batch if task.part == "batch" else _pretraining)(task, method, rows)
         elif wanted:
             machine = Machine(int(task.cluster.split()[0])).cluster() if task.part == "general" else task.cluster
             problem = load(f"zoo:{task.model}", cluster=machine)
@@ -263,12 +271,12 @@ def _within(problem: Problem, method: str, seed: int) -> Row:
 
 
 def _batch(task: Task, method: str, rows: Rows, evaluations: int = FINE_TUNING) -> None:
-    """One policy on all models at once."""
+    """One policy on several models at once."""
     from placewright.placers.learned.gdp_school import GdpSchool
     from placewright.placers.learned.gdp_settings import settings_for
     from placewright.placers.learned.training import one_thread
 
-    problems = [load(f"zoo:{m}", cluster=c) for m, c in TABLE]
+    problems = [load(f"zoo:{m}", cluster=c) for m, c in BATCHED]
     began = time.monotonic()
     school = GdpSchool(problems, settings_for("ours", **BATCHES[method]), evaluations, task.seed)
     with one_thread():
@@ -276,10 +284,36 @@ def _batch(task: Task, method: str, rows: Rows, evaluations: int = FINE_TUNING) 
             pass
     results = [
         {"model": m, "value": pupil.trials.best_value, "stages": {"policy": pupil.greedy_value}}
-        for (m, _), pupil in zip(TABLE, school.learners, strict=True)
+        for (m, _), pupil in zip(BATCHED, school.learners, strict=True)
     ]
     done = sum(pupil.trials.evaluations for pupil in school.learners)
     rows.add({**task.key(method), "values": results, "seconds": time.monotonic() - began, "evaluations": done,
+              "cpu": processor()["name"]})  # fmt: skip
+
+
+def _pretraining(task: Task, method: str, rows: Rows) -> None:
+    """A shorter pre-training with a part of the policy missing; what it learnt, and what held-out families get."""
+    from placewright.placers.learned.gdp_school import GdpSchool
+    from placewright.placers.learned.gdp_settings import settings_for
+    from placewright.placers.learned.policy_file import save_policy
+    from placewright.placers.learned.training import one_thread
+
+    settings = settings_for("ours", mutants=24, learning_rate=2e-3, **ABLATIONS[method])
+    began = time.monotonic()
+    school = GdpSchool(load_lessons(lessons()[::EVERY]), settings, PRETRAINING, task.seed)
+    with one_thread():
+        while school.step() is not None:
+            pass
+    seconds = time.monotonic() - began
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policy.safetensors"
+        save_policy(path, school.as_policy())
+        problems = {m: load(f"zoo:{m}", cluster=c) for m, c in JUDGED}
+        found = [
+            {"model": m, "stages": zero_shot(problem, task.seed, policy=str(path))["stages"]}
+            for m, problem in problems.items()
+        ]
+    rows.add({**task.key(method), "regret": school.regret(), "values": found, "seconds": seconds,
               "cpu": processor()["name"]})  # fmt: skip
 
 
@@ -301,61 +335,11 @@ def _placer_name(method: str) -> str:
     return "gdp" if method.startswith(("gdp", "untrained")) else method.split(",")[0]
 
 
-def scale_check(rows: Rows) -> None:
-    """One pass for gnmt-8, and for 80,000 nodes at width 128 and segments of 256, on each device there is."""
-    import torch
-
-    from placewright.placers.learned.features import Vocabulary
-    from placewright.placers.learned.gdp_learner import new_policy
-    from placewright.placers.learned.gdp_network import GraphTensors, join
-    from placewright.placers.learned.gdp_pupil import Pupil
-    from placewright.placers.learned.gdp_settings import settings_for
-    from placewright.placers.learned.rewards import SimulatedRewards
-
-    problem = load("zoo:gnmt-8", cluster="p100x8")
-    larger = {"width": 128, "inner_width": 512, "segment": 256}
-    for method, options in {"default": {}, "width 128": larger}.items():
-        settings = settings_for("ours", scales=(0,), **options)
-        vocabulary = Vocabulary.of([problem.graph])
-        graph = Pupil(problem, SimulatedRewards(problem), settings, vocabulary).graphs[0]
-        times = -(-80_000 // len(graph.node))
-        large = GraphTensors(
-            graph.node.repeat(times, 1)[:80_000], torch.randint(80_000, (2, 320_000)), graph.device,
-            torch.arange(80_000), torch.ones(80_000), graph.block.repeat(times, 1)[:80_000],
-            graph.pair.repeat(times, 1, 1)[:80_000], graph.allowed.repeat(times, 1)[:80_000],
-            graph.work.repeat(times)[:80_000],
-        )  # fmt: skip
-        for where in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
-            policy = new_policy(settings, vocabulary, problem.n_devices, 0).to(where)
-            for name, tensors in {"gnmt-8": graph, "80,000 nodes": large}.items():
-                run = {"part": "scale", "model": name, "cluster": where, "method": method, "seed": 0}
-                if rows.wants(**run):
-                    moved = GraphTensors(*(t.to(where) for t in tensors))
-                    rows.add({**run, **_timed_pass(policy, join([moved], settings.segment), where)})
-
-
-def _timed_pass(policy: Any, joined: Any, where: str) -> Row:
-    import torch
-
-    seconds = []
-    if where == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    with torch.no_grad():
-        for _ in range(6):
-            began = time.perf_counter()
-            policy(joined).sum().item()  # waits for the GPU
-            seconds.append(time.perf_counter() - began)
-    peak = torch.cuda.max_memory_allocated() if where == "cuda" else 1024 * resource.getrusage(0).ru_maxrss
-    device = torch.cuda.get_device_name() if where == "cuda" else processor()["name"]
-    return {
-        "nodes": len(joined.slot), "seconds": statistics.median(seconds[1:]), "first pass": seconds[0],
-        "gib": peak / 2**30, "device": device, "threads": torch.get_num_threads(), "torch": torch.__version__,
-    }  # fmt: skip
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="+", choices=("main", "ablation", "general", "batch", "auto", "scale", "tables"))
+    parser.add_argument(
+        "part", nargs="+", choices=("main", "ablation", "general", "batch", "pretraining", "auto", "scale", "tables")
+    )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", default="")
     parser.add_argument("--stop-after", type=float, default=1e6)
@@ -368,7 +352,7 @@ def main() -> None:
         if part in special:
             special[part](rows)
     tasks = [t for part in arguments.part for t in tasks_of(part) if any(rows.wants(**t.key(m)) for m in t.methods)]
-    tasks.sort(key=lambda t: -t.seconds)
+    tasks.sort(key=lambda t: t.seconds, reverse=arguments.jobs > 1)  # alone the short ones first: more rows in a time
     work = functools.partial(do, path=arguments.rows, only=arguments.only)
     if arguments.jobs == 1:
         for task in tasks:

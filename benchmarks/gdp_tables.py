@@ -20,7 +20,7 @@ STAGES = ("policy", "list", "samples", "search")
 
 
 def print_tables(rows: Rows, table: Table) -> None:
-    for show in (_main, _against, _evaluations, _general, _batch, _ablation, _auto, _scale):
+    for show in (_main, _against, _evaluations, _general, _batch, _ablation, _pretraining, _auto, _scale):
         show(rows, table)
         print()
 
@@ -71,17 +71,16 @@ def _main(rows: Rows, table: Table) -> None:
 
 
 def _less(rows: Rows, table: Table, ours: str, theirs: str) -> list[float]:
-    """1 - t / t_other in the geometric mean over the problems, for each seed."""
-    by_seed: dict[int, list[float]] = {}
-    for model, cluster in table:
-        own, other = _values(rows, model, cluster, ours), _values(rows, model, cluster, theirs)
-        usual = statistics.median(other.values()) if other else math.nan
-        for seed, value in own.items():
-            ratio = value / other.get(seed, usual)
-            if math.isfinite(ratio):
-                by_seed.setdefault(seed, []).append(math.log(ratio))
-    most = max((len(logs) for logs in by_seed.values()), default=0)
-    return [1 - math.exp(statistics.fmean(logs)) for logs in by_seed.values() if len(logs) == most]
+    """1 - t / t_other in the geometric mean over the problems, for each seed; the median where a seed is missing."""
+    pairs = [(_values(rows, m, c, ours), _values(rows, m, c, theirs)) for m, c in table]
+    both = [(own, other) for own, other in pairs if own and other]
+    seeds = sorted({seed for own, _ in both for seed in own})
+    logs = [[math.log(_of(own, s) / _of(other, s)) for own, other in both] for s in seeds]
+    return [1 - math.exp(statistics.fmean(one)) for one in logs]
+
+
+def _of(values: Values, seed: int) -> float:
+    return values.get(seed, statistics.median(values.values()))
 
 
 def _against(rows: Rows, table: Table) -> None:
@@ -149,6 +148,20 @@ def _ablation(rows: Rows, _: Table) -> None:
         cells = [_cell(r["value"] for r in own if r["model"] == m) for m in models]
         body.append([method, *cells, _cell(by_seed, lambda s: f"{s:+.1%}")])
     _lines(("from scratch, 600 evaluations", *map(_name, models), "against full"), body)
+
+
+def _pretraining(rows: Rows, _: Table) -> None:
+    chosen = rows.of(part="pretraining")
+    full = {(r["seed"], v["model"], s): t for r in chosen if r["method"] == "full" for v in r["values"]
+            for s, t in v["stages"].items()}  # fmt: skip
+    body = []
+    for method in dict.fromkeys(r["method"] for r in chosen):
+        own = [r for r in chosen if r["method"] == method]
+        longer = [[_mean(v["stages"][s] / full.get((r["seed"], v["model"], s), math.nan) for v in r["values"]) - 1
+                   for r in own] for s in ("policy", "search")]  # fmt: skip
+        cells = [_cell(values, lambda s: f"{s:+.1%}") for values in longer]
+        body.append([method, _cell((r["regret"] for r in own), lambda s: f"{s:.1%}"), *cells])
+    _lines(("short pre-training", "above best known, training problems", "held out: policy alone", "decoded"), body)
 
 
 def _auto(rows: Rows, _: Table) -> None:

@@ -27,7 +27,7 @@ from placewright.placers.learned.gdp_curriculum import (  # noqa: E402
     load_lessons,
 )
 from placewright.placers.learned.gdp_school import GdpSchool  # noqa: E402
-from placewright.placers.learned.gdp_settings import settings_for  # noqa: E402
+from placewright.placers.learned.gdp_settings import settings_for, settings_of  # noqa: E402
 from placewright.placers.learned.policy_file import load_policy  # noqa: E402
 from placewright.placers.learned.schooling import checkpoint_of, train  # noqa: E402
 from placewright.placers.learned.training import one_thread  # noqa: E402
@@ -112,10 +112,18 @@ def test_held_out_families_and_sizes_are_not_in_the_curriculum() -> None:
     assert all(p.execution == "overlap" for p in few)
 
 
+def test_the_shipped_policy_is_that_of_the_documented_command() -> None:
+    stored = load_policy(SHIPPED, "gdp")
+    made = {"evaluations": 9200, "seed": 0, "every": 1, "mutants": 24, "learning_rate": 2e-3}
+    assert stored.history["curriculum"] == made
+    assert stored.history["device"] == "cpu"
+    assert stored.history["models"] == [p.graph.name for p in load_lessons(lessons())]
+    assert min(stored.history["evaluations"]) >= 9200
+    assert settings_of(stored.settings) == settings_for("ours", mutants=24, learning_rate=2e-3)
+
+
 def test_the_shipped_policy_is_used_and_small(capsys: pytest.CaptureFixture[str]) -> None:
     assert SHIPPED.stat().st_size < 4e6
-    stored = load_policy(SHIPPED, "gdp")
-    assert not any(name.startswith(family) for name in stored.history["models"] for family in HELD_OUT_FAMILIES)
     arguments = ["place", "zoo:fork-join", "--cluster", "p100x4", "--placer", "gdp", "--json"]
     assert run([*arguments, "--zero-shot"]) == 0
     zero_shot = json.loads(capsys.readouterr().out)
@@ -128,7 +136,14 @@ def test_the_shipped_policy_is_used_and_small(capsys: pytest.CaptureFixture[str]
 def test_the_curriculum_trains_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from placewright.placers.learned.gdp_curriculum import main
 
-    path = tmp_path / "policy.safetensors"
-    main(["-o", str(path), "--seconds", "60", "--every", "60", "--evaluations", "80", "--mutants", "4"])
+    one, stopped, other = (tmp_path / f"{name}.safetensors" for name in ("one", "stopped", "other"))
+    options = ["--every", "40", "--evaluations", "80", "--mutants", "4"]
+    main(["-o", str(one), *options, "--seed", "3"])
     assert "policy above best" in capsys.readouterr().out
-    assert load_policy(path, "gdp").history["seed"] == 0
+    main(["-o", str(stopped), *options, "--seed", "3", "--seconds", "0"])
+    assert load_policy(stopped, "gdp").history["steps"] == 0
+    main(["-o", str(stopped), *options, "--seed", "3", "--resume"])
+    assert_same(weights_of(one), weights_of(stopped))
+    assert load_policy(one, "gdp").history == load_policy(stopped, "gdp").history
+    main(["-o", str(other), *options, "--seed", "4"])
+    assert not all(torch.equal(weights_of(one)[k], w) for k, w in weights_of(other).items())
