@@ -41,8 +41,10 @@ class MilpPlacer(Placer):
         view = assignment_view(problem)
         if problem.max_replicas > 1 or (problem.contiguous and _is_final(problem, chain, view.is_exact)):
             return chain
-        lines = DplPlacer().search(problem, budget.part(budget.remaining_s() / 4), seed)
-        known = [d for d in (chain.device_of_op, lines.device_of_op, _incumbent(budget)) if d is not None]
+        starts = [chain.device_of_op, _incumbent(budget)]
+        if problem.contiguous:
+            starts.append(DplPlacer().search(problem, budget.part(budget.remaining_s() / 4), seed).device_of_op)
+        known = [device for device in starts if device is not None]
         known = [d for i, d in enumerate(known) if not any(np.array_equal(d, other) for other in known[:i])]
         known.sort(key=lambda device: evaluate(problem, device).value)
         result = solve(
