@@ -179,7 +179,7 @@ class _Search:
         return sum(self.pool.map(partial(self._steps, steps=steps, hot=hot, cold=cold), chosen))
 
     def _speed(self, chosen: Sequence[int], temperature: float, seconds: float) -> float:
-        """Steps per second of each chain, all running; afterwards the chains are as they were.
+        """Steps per second of each chain, all running, found in ``seconds`` at most; the chains stay as they were.
 
         Measured once for a problem, as many starts and about as much time: whoever anneals it again plans alike.
         """
@@ -189,7 +189,7 @@ class _Search:
             return known[key]
         kept = [[getattr(c, name).copy() for name in _STATE] for c in self.chains]
         steps, took = 4, 0.0
-        while took < seconds:
+        while took < seconds / 6:
             steps *= 4
             began = time.monotonic()
             self._all_steps(chosen, steps, temperature, temperature)
