@@ -21,7 +21,10 @@ from placewright.placers.assignment.units import Communication, IntArray, Object
 
 PIECE_ITERATIONS = 20_000  # between two looks at the clock; fixed, so that runs differ only in how far they get
 SHORTEST_CYCLE, LONGEST_CYCLE, CYCLE_PER_UNIT = 20_000, 8_000_000, 1600  # iterations of the first cooling cycle
-CYCLE_CAUTION = 0.9  # of the time is planned with
+CYCLE_CAUTION, CYCLE_UNIT = (
+    0.85,
+    2**0.25,
+)  # share of the time it is planned for; a plan is a power of the unit
 FRESH_START_SHARE = 0.3  # of cooling cycles; the others continue from the best assignment
 
 
@@ -133,7 +136,7 @@ def local_search(
 
 
 def fitting_cycle(units: Units, objective: Objective, communication: Communication, seconds: float) -> int:
-    """Iterations of a first cooling that comes to an end in the time, in powers of two times the shortest.
+    """Iterations of a first cooling that takes most of the time, in coarse units.
 
     The speed is measured: ask once, and use the answer for all runs that should take the same way.
     """
@@ -144,8 +147,8 @@ def fitting_cycle(units: Units, objective: Objective, communication: Communicati
     began = time.perf_counter()
     walk.step(PIECE_ITERATIONS)
     possible = PIECE_ITERATIONS / max(time.perf_counter() - began, 1e-9) * seconds * CYCLE_CAUTION
-    doublings = int(np.log2(max(1.0, possible / SHORTEST_CYCLE)))
-    return min(longest, SHORTEST_CYCLE * 2**doublings)
+    power = int(np.log(max(1.0, possible / SHORTEST_CYCLE)) / np.log(CYCLE_UNIT))
+    return min(longest, int(SHORTEST_CYCLE * CYCLE_UNIT**power))
 
 
 def _longest_cycle(units: Units) -> int:
