@@ -271,3 +271,12 @@ def test_the_critical_path_of_calls_takes_all_the_time() -> None:
             known += 1
             assert times[1:, np.unique(group[path])].sum() == pytest.approx(value)
     assert known > 20
+
+
+def test_under_calls_annealing_begins_with_samples_as_cross_entropy_does() -> None:
+    problem = some_problem(5, 40, "calls")
+    first, second = (
+        get_placer(name).place(problem, Budget(60, evaluations=1500), 3) for name in ("anneal", "cross-entropy")
+    )
+    assert first.value == second.value
+    assert first.evaluations == second.evaluations
