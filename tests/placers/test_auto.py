@@ -43,9 +43,11 @@ def test_proofs_are_left_out_where_there_is_no_hope() -> None:
 
 def test_programmes_are_left_out_where_the_time_would_not_do() -> None:
     pytest.importorskip("highspy", reason="the extra 'exact' is not installed")
-    problem = random_problem(1, 40, 2, 2, "pipeline").with_options(contiguous=False)
+    problem = random_problem(1, 40, 2, 1, "pipeline").with_options(contiguous=False)
     assert [s.placer for s in plan_for(problem, 60.0)] == ["single", "topo", "local-search", "milp"]
     assert "milp" not in [s.placer for s in plan_for(problem, 1.0)]
+    unlike = random_problem(1, 40, 2, 2, "pipeline").with_options(contiguous=False)
+    assert "milp" in [s.placer for s in plan_for(unlike, 1.0)]
 
 
 def test_it_says_what_ran_and_why_it_stopped() -> None:

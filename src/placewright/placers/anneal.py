@@ -6,6 +6,7 @@ import numpy as np
 
 from placewright.budget import Budget
 from placewright.evaluate import evaluate_many
+from placewright.placers.annealing.sampling import sample_and_anneal
 from placewright.placers.annealing.search import Point, anneal_from
 from placewright.placers.base import Found, Placer, best_single_device
 from placewright.placers.greedy import GreedyPlacer
@@ -14,7 +15,7 @@ from placewright.placers.random import RandomPlacer
 from placewright.placers.topo import TopoPlacer
 from placewright.problem import Problem
 
-START_SHARE = 0.25  # of the time, at most, for constructive placements
+START_SHARE = 0.2  # of the time, at most, for constructive placements
 _RANDOM_STARTS = 20
 
 
@@ -40,6 +41,8 @@ class AnnealPlacer(Placer):
         starts = starting_points(problem, budget.part(START_SHARE * budget.remaining_s()), seed)
         if not starts:
             return Found(None, note="no placement to start from was found")
+        if problem.execution == "calls":
+            return sample_and_anneal(problem, starts, budget, seed)
         result = anneal_from(problem, [point for point, _ in starts], budget, seed)
         best, value = result.best, result.value
         start, start_value = starts[0]

@@ -14,7 +14,7 @@ from placewright.placers.registry import get_placer, get_placer_class, is_instal
 from placewright.problem import Problem
 
 _ANY_NUMBER = 1_000_000_000
-_PROGRAMME_S_PER_OP = 0.03  # with less time the programme of a pipeline finds and proves nothing
+_PROGRAMME_S_PER_OP = 0.03  # with less time the programme of a pipeline with equal devices finds and proves nothing
 
 
 class Step(NamedTuple):
@@ -32,8 +32,8 @@ PLANS: dict[str, tuple[Step, ...]] = {
     # Annealing begins with single devices, topological fills and list schedules: no others have to run before it.
     "overlap": (Step("cpsat", 0.5, max_ops=250), Step("anneal")),
     "sequential": (*_FLOOR, Step("mincut", 0.8), Step("anneal")),
-    # Proofs come soon or not at all, and not on wide graphs.
-    "calls": (Step("greedy"), Step("calls-exact", 0.25, max_width=16), Step("cross-entropy", 0.3), Step("anneal")),
+    # Proofs come soon or not at all, and not on wide graphs. Annealing begins with sampling.
+    "calls": (Step("calls-exact", 0.25, max_width=16), Step("anneal")),
     "pipeline": (*_FLOOR, Step("dpl", 0.5), Step("dp"), Step("milp")),
     "pipeline, not contiguous": (*_FLOOR, Step("local-search", 0.3), Step("milp")),
     # Too large for a programme, or too little time; the search begins with the best contiguous pipeline.
@@ -84,7 +84,8 @@ def plan_for(problem: Problem, seconds: float = math.inf) -> tuple[Step, ...]:
     steps = PLANS[problem.execution]
     if problem.execution == "pipeline" and not problem.contiguous:
         has_time = seconds >= _PROGRAMME_S_PER_OP * problem.n_ops
-        can_prove = has_time and is_installed(MilpPlacer) and has_programme(problem)
+        are_unlike = len(problem.cluster.device_groups()) == problem.n_devices
+        can_prove = (has_time or are_unlike) and is_installed(MilpPlacer) and has_programme(problem)
         steps = PLANS["pipeline, not contiguous" if can_prove else "pipeline, not contiguous, large"]
     width = graph_width(problem.graph) if any(s.max_width < _ANY_NUMBER for s in steps) else 0
     fitting = [s for s in steps if problem.n_ops <= s.max_ops and width <= s.max_width]

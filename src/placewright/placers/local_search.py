@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -11,13 +12,13 @@ from placewright.budget import Budget
 from placewright.evaluate import evaluate_many
 from placewright.evaluate.batch import cpu_count
 from placewright.placers.assignment.partition import SECONDS_PER_UNIT
-from placewright.placers.assignment.search import local_search, published_descent
+from placewright.placers.assignment.search import fitting_cycle, local_search, published_descent
 from placewright.placers.assignment.view import assignment_view
 from placewright.placers.base import Found, Placer
 from placewright.placers.exact.dp import DpPlacer
 from placewright.placers.partition import PartitionPlacer
 from placewright.placers.registry import is_installed
-from placewright.problem import Problem
+from placewright.problem import Problem, once_per_problem
 
 FIRST_SHARE = 0.2  # of the time, at most, for the contiguous start
 
@@ -50,6 +51,7 @@ class LocalSearchPlacer(Placer):
                 view.to_ops(found.device_of_unit) if found.device_of_unit is not None else None, found.iterations
             )
         starts = _starts(problem, budget, seed)
+        cycle = None if budget.evaluations else _cycle(problem, budget.remaining_s())
         result = local_search(
             view.units,
             problem.schedule,
@@ -59,12 +61,27 @@ class LocalSearchPlacer(Placer):
             seconds=budget.remaining_s(),
             iterations=budget.evaluations,
             threads=cpu_count(),
+            cycle=cycle,
             should_stop=budget.expired,
             on_improve=lambda _, value: budget.report(value),
         )
         better = result.device_of_unit is not None
         device = view.to_ops(np.asarray(result.device_of_unit)) if better else starts[0] if starts else None
         return _found(device, result.iterations)
+
+
+def _cycle(problem: Problem, seconds: float) -> int:
+    """How long to cool for the first time; found once for about as much time, so that all runs take the same way."""
+    known = _known_cycles(problem)
+    key = round(math.log2(max(seconds, 1e-9)))
+    if key not in known:
+        known[key] = fitting_cycle(assignment_view(problem).units, problem.schedule, problem.communication, seconds)
+    return known[key]
+
+
+@once_per_problem
+def _known_cycles(problem: Problem) -> dict[int, int]:
+    return {}
 
 
 def _starts(problem: Problem, budget: Budget, seed: int) -> list[NDArray[np.int32]]:

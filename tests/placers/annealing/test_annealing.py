@@ -8,11 +8,12 @@ from placewright.budget import Budget
 from placewright.evaluate import check, evaluate, evaluate_many
 from placewright.evaluate.calls import find_pieces, run_groups
 from placewright.placers import get_placer
+from placewright.placers.annealing.calls_engine import change, keep, undo
+from placewright.placers.annealing.calls_state import critical_ops, new_calls_engine, rebuild
 from placewright.placers.annealing.engine import last_checkpoint, least_tails_s, new_engine, new_log, run
 from placewright.placers.annealing.loads import count_loads, move_op, new_loads, smooth_maxima, windows
-from placewright.placers.annealing.moves import find_critical_calls
 from placewright.placers.annealing.pace import Pace, planned
-from placewright.placers.annealing.search import Point, _new_chain, anneal_from, rank_of, work_prices
+from placewright.placers.annealing.search import Point, anneal_from, rank_of, work_prices
 from placewright.placers.units import movable_units
 from placewright.problem import Execution, Problem
 from placewright.testing import random_problem
@@ -215,16 +216,53 @@ def test_max_segments_is_kept(name: str) -> None:
     assert placement.evaluation.segments <= 2
 
 
+def test_changes_of_calls_have_the_evaluators_values_and_can_be_taken_back() -> None:
+    finite, circles, wrongly_cut_off = 0, 0, 0
+    for seed in range(150):
+        problem = some_problem(seed, 5 + seed % 40, "calls", classes=seed % 3 == 0)
+        rng = np.random.default_rng(seed)
+        a, n = problem.arrays, problem.n_ops
+        one_each, ops = np.arange(n + 1, dtype=np.int32), np.arange(n, dtype=np.int32)
+        calls = new_calls_engine(a, n)
+        device = rng.integers(0, problem.n_devices, n).astype(np.int32)
+        if seed % 2:
+            device[:] = 0
+        present = rebuild(a, calls, device)
+        for _ in range(40):
+            moved = rng.choice(ops, int(rng.integers(1, 4))).astype(np.int32)
+            changed = device.copy()
+            changed[moved] = rng.integers(0, problem.n_devices)
+            expected = evaluate(problem, changed).value
+            cut_off = rng.random() < 0.3 and np.isfinite(present)
+            limit = present * rng.uniform(1.0, 1.2) if cut_off else np.inf
+            is_exact = rng.random() < 0.5
+            value = change(a, calls, changed, moved, one_each, ops, limit, is_exact)
+            if np.isfinite(value) or (is_exact and expected <= limit):
+                assert value == pytest.approx(expected, rel=1e-12)
+            else:
+                wrongly_cut_off += np.isfinite(expected) and expected <= limit
+            finite += np.isfinite(value)
+            circles += np.isinf(expected)
+            if value <= limit and rng.random() < 0.5:
+                keep(a, calls)
+                device, present = changed, value
+            else:
+                undo(a, calls, device)
+    assert finite > 3000
+    assert circles > 20
+    assert wrongly_cut_off < 60
+
+
 def test_the_critical_path_of_calls_takes_all_the_time() -> None:
     known = 0
     for seed in range(40):
         problem = some_problem(seed, n_ops=20, execution="calls")
         device = random_point(problem, np.random.default_rng(seed))[0]
-        chain = _new_chain(problem, Point(device), np.zeros(problem.n_devices), seed)
-        chain.device[:] = device
-        find_critical_calls(problem.arrays, chain)
-        value = evaluate(problem, device).value
-        path = chain.critical[: chain.counts[2]]
+        calls = new_calls_engine(problem.arrays, problem.n_ops)
+        value = rebuild(problem.arrays, calls, device)
+        assert value == evaluate(problem, device).value
+        critical = np.zeros(problem.n_ops, dtype=np.int32)
+        path = critical[: critical_ops(problem.arrays, calls, critical)]
         assert (len(path) == 0) == np.isinf(value)
         group = np.empty(problem.n_ops, dtype=np.int32)
         times = np.zeros((4, find_pieces(problem.arrays, device, group)))
@@ -233,3 +271,12 @@ def test_the_critical_path_of_calls_takes_all_the_time() -> None:
             known += 1
             assert times[1:, np.unique(group[path])].sum() == pytest.approx(value)
     assert known > 20
+
+
+def test_under_calls_annealing_begins_with_samples_as_cross_entropy_does() -> None:
+    problem = some_problem(5, 40, "calls")
+    first, second = (
+        get_placer(name).place(problem, Budget(60, evaluations=1500), 3) for name in ("anneal", "cross-entropy")
+    )
+    assert first.value == second.value
+    assert first.evaluations == second.evaluations

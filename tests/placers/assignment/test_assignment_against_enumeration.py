@@ -12,7 +12,13 @@ from placewright.placers.assignment.frontier import best_set, build_frontiers
 from placewright.placers.assignment.likeness import like_units
 from placewright.placers.assignment.partition import partition
 from placewright.placers.assignment.pricing import SetProgramme, set_load, set_problem
-from placewright.placers.assignment.search import local_search, published_descent
+from placewright.placers.assignment.search import (
+    LONGEST_CYCLE,
+    SHORTEST_CYCLE,
+    fitting_cycle,
+    local_search,
+    published_descent,
+)
 from placewright.placers.assignment.units import evaluate, fold_directions, merge_units, units_from_ops
 
 MODES = [("1f1b", "added"), ("1f1b", "overlapped"), ("gpipe", "added"), ("gpipe", "overlapped")]
@@ -146,6 +152,13 @@ def test_search_is_reproducible() -> None:
     again = local_search(units, iterations=30_000, seed=3)
     assert first.device_of_unit is not None
     assert np.array_equal(first.device_of_unit, again.device_of_unit)
+
+
+def test_a_cooling_is_as_long_as_the_time_and_the_problem_ask_for() -> None:
+    units = random_units(5)
+    local_search(units, iterations=1)  # compiled now, not measured
+    assert fitting_cycle(units, "1f1b", "added", 0.0) == SHORTEST_CYCLE
+    assert SHORTEST_CYCLE <= fitting_cycle(units, "1f1b", "added", 1e9) <= min(LONGEST_CYCLE, 1600 * 100)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -10,6 +10,8 @@ from numba import njit
 from placewright.evaluate.batch import judge_latency
 from placewright.evaluate.memory import may_exceed, resident_bytes
 from placewright.evaluate.sequential import find_segments
+from placewright.placers.annealing.calls_engine import change, keep, undo
+from placewright.placers.annealing.calls_state import CallsEngine, critical_ops, rebuild
 from placewright.placers.annealing.engine import Engine, Log, last_checkpoint, run
 from placewright.placers.annealing.loads import Loads, count_loads, priced_work, smooth_maxima
 from placewright.placers.annealing.moves import (
@@ -17,7 +19,6 @@ from placewright.placers.annealing.moves import (
     Chain,
     Flow,
     find_critical,
-    find_critical_calls,
     propose,
     ranks_from_placement,
     take_back,
@@ -27,19 +28,23 @@ from placewright.problem import Arrays
 
 OVERLAP, SEQUENTIAL, CALLS = range(3)
 _EXCESS_WEIGHT, _ANY_EXCESS = 4.0, 0.02  # what memory beyond the limits adds to the score, in values
+_EXACT_OPS = 100.0  # of so many ops all changes are judged exactly, of more a share
 _SEGMENT_WEIGHT = 0.02  # the same for a segment too many
 
 
 @njit(cache=True, nogil=True)
 def penalised(a: Arrays, c: Chain, model: int, max_segments: int, value: float, scratch: Any) -> tuple[float, bool]:
-    """Score and validity of the present placement; ``value`` is known for ``overlap`` and found for other models."""
+    """Score and validity of the present placement; ``value`` is found for ``sequential`` and known for others."""
     n_ops = c.device.shape[0]
     found, excess = np.array([value]), np.zeros(1)
-    known = False
-    if model == OVERLAP:
+    known = model == CALLS
+    if model != SEQUENTIAL:
         used = np.empty(a.device_kind.shape[0])
         resident_bytes(a.memory_bytes, c.device, used)
-        known = not may_exceed(a, c.device, used)
+        if model == OVERLAP:
+            known = not may_exceed(a, c.device, used)
+        else:
+            excess[0] = np.maximum(used - a.memory_limit_bytes, 0.0).sum()
     if not known:
         judge_latency(model, a, c.device.reshape(1, n_ops), c.rank.astype(np.float64).reshape(1, n_ops), found, excess)
     score = found[0]
@@ -57,18 +62,21 @@ def penalised(a: Arrays, c: Chain, model: int, max_segments: int, value: float, 
 
 @njit(cache=True, nogil=True)
 def start_chain(
-    a: Arrays, g: Flow, loads: Loads, e: Engine, log: Log, c: Chain, model: int, max_segments: int, strict: bool
-) -> None:
+    a: Arrays, g: Flow, loads: Loads, e: Engine, log: Log, calls: CallsEngine, c: Chain, model: int,
+    max_segments: int, strict: bool,
+) -> None:  # fmt: skip
     """Score the present placement, loads apart, and leave its checkpoints."""
     valid = True
     score = 0.0
     if model == OVERLAP:
         score = run(a, e, log, c.device, c.rank, c.op_of_rank, -1, c.work_change_s, np.inf, True)
         find_critical(a, log, c)
-    if strict or model != OVERLAP:
+    elif model == CALLS:
+        score = rebuild(a, calls, c.device)
+        valid = score < np.inf
+        c.counts[2] = critical_ops(a, calls, c.critical)
+    if strict or model == SEQUENTIAL:
         score, valid = penalised(a, c, model, max_segments, score, c.queue)
-    if model == CALLS:
-        find_critical_calls(a, c)
     count_loads(loads, g.time_s, c.device)
     c.values[0] = score
     c.values[2] = 0.0
@@ -89,9 +97,9 @@ def _beside_value(busy_s: Any, price: Any, load_weight: float, work_weight: floa
 
 @njit(cache=True, nogil=True)
 def anneal(
-    a: Arrays, g: Flow, loads: Loads, e: Engine, log: Log, c: Chain, model: int, max_segments: int, strict: bool,
-    loads_only: bool, weights: Any, load_weight: float, work_weight: float, steps: int, first_temperature: float,
-    last_temperature: float, deltas: Any,
+    a: Arrays, g: Flow, loads: Loads, e: Engine, log: Log, calls: CallsEngine, c: Chain, model: int,
+    max_segments: int, strict: bool, loads_only: bool, weights: Any, load_weight: float, work_weight: float,
+    steps: int, first_temperature: float, last_temperature: float, deltas: Any,
 ) -> int:  # fmt: skip
     """Take ``steps`` steps while the temperature falls; return how many evaluations they took.
 
@@ -103,7 +111,11 @@ def anneal(
     """
     sampling = deltas.shape[0] > 0
     n_sampled, evaluations = 0, 0
+    free_ops = model == CALLS and g.time_s.min() == 0.0
+    all_exact = not a.is_host.any()  # where all ops are in calls most change with every move
     total_weight = weights.sum()
+    if model == CALLS and rebuild(a, calls, c.device) == np.inf:
+        c.values[0] = np.inf
     weighted = _beside_value(loads.busy_s, c.price, load_weight, work_weight)
     c.values[0] = weighted if loads_only else c.values[0] + weighted - c.values[2]
     c.values[2] = weighted
@@ -137,10 +149,15 @@ def anneal(
             limit = present - temperature * np.log(1.0 - uniform(c.random)) - weighted
         score, valid = 0.0, True
         checkpoint = -1
-        if model == OVERLAP and not loads_only:
+        if model == CALLS:
+            is_exact = all_exact or uniform(c.random) * c.device.shape[0] < _EXACT_OPS
+            staged = c.staged_unit[: c.counts[0]]
+            score = change(a, calls, c.device, staged, c.unit_ptr, c.unit_op, limit, is_exact)
+            valid = score < np.inf
+        elif model == OVERLAP and not loads_only:
             checkpoint = last_checkpoint(e.at_done, c.first_change[0])
             score = run(a, e, log, c.device, c.rank, c.op_of_rank, checkpoint, c.work_change_s, limit, False)
-        if not loads_only and score < np.inf and (strict or model != OVERLAP):
+        if not loads_only and score < np.inf and (strict or model == SEQUENTIAL):
             score, valid = penalised(a, c, model, max_segments, score, c.queue)
         if sampling and n_sampled < deltas.shape[0]:
             deltas[n_sampled] = score + weighted - present
@@ -156,7 +173,10 @@ def anneal(
                 run(a, e, log, c.device, c.rank, c.op_of_rank, checkpoint, c.work_change_s, np.inf, True)
                 find_critical(a, log, c)
             elif model == CALLS:
-                find_critical_calls(a, c)
+                keep(a, calls)
+                c.counts[2] = critical_ops(a, calls, c.critical)
+                if free_ops and score < c.values[1]:  # a circle of groups that take no time goes unseen
+                    valid = valid and rebuild(a, calls, c.device) < np.inf
             if valid and score < c.values[1]:
                 c.values[1] = score
                 c.best_device[:] = c.device
@@ -167,4 +187,6 @@ def anneal(
                 c.op_of_rank[c.old_rank[v]] = v
         else:
             take_back(g, loads, c)
+            if model == CALLS:
+                undo(a, calls, c.device)
     return evaluations

@@ -131,7 +131,8 @@ def _fill_tails(tensor_ptr: Any, consumer_ptr: Any, consumer_op: Any, least_time
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _lowest_bit(word: Any) -> int:
+def lowest_bit(word: Any) -> int:
+    """The number of the lowest bit that is set; one must be."""
     return _BIT_OF_PRODUCT[((word & (~word + _ONE)) * _DE_BRUIJN) >> _SHIFT58]
 
 
@@ -149,8 +150,8 @@ def _take_first(words: Any, summary: Any, n_ready: Any, d: int) -> int:
     i = 0
     while summary[d, i] == _ZERO:
         i += 1
-    word = (i << 6) + _lowest_bit(summary[d, i])
-    bit = _lowest_bit(words[d, word])
+    word = (i << 6) + lowest_bit(summary[d, i])
+    bit = lowest_bit(words[d, word])
     words[d, word] &= words[d, word] - _ONE
     if words[d, word] == _ZERO:
         summary[d, i] &= summary[d, i] - _ONE
@@ -159,7 +160,8 @@ def _take_first(words: Any, summary: Any, n_ready: Any, d: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _push(heap: Any, heap_s: Any, size: int, op: int, mine_s: float) -> None:
+def push(heap: Any, heap_s: Any, size: int, op: int, mine_s: float) -> None:
+    """Add to a heap of ``size`` numbers, least time first."""
     i = size
     while i > 0:
         parent = (i - 1) >> 1
@@ -171,7 +173,8 @@ def _push(heap: Any, heap_s: Any, size: int, op: int, mine_s: float) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _pop(heap: Any, heap_s: Any, size: int) -> int:
+def pop(heap: Any, heap_s: Any, size: int) -> int:
+    """Remove and return the one with the least time; ``size`` counts it."""
     top = heap[0]
     op, mine_s = heap[size - 1], heap_s[size - 1]
     i, child, n = 0, 1, size - 1
@@ -389,9 +392,9 @@ def run(
                             coming[d, tail[d]] = v
                             tail[d] += 1
                         else:
-                            _push(future, future_s, n_future, v, mine_s)
+                            push(future, future_s, n_future, v, mine_s)
                             n_future += 1
         while n_future > 0 and future_s[0] <= now:
-            v = _pop(future, future_s, n_future)
+            v = pop(future, future_s, n_future)
             n_future -= 1
             _add_ready(words, summary, n_ready, device[v], rank[v])

@@ -11,7 +11,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from placewright.evaluate.calls import find_pieces, run_groups
 from placewright.graph import BoolArray, FloatArray, IntArray
 from placewright.placers.annealing.engine import Log
 from placewright.placers.annealing.loads import Loads, move_op
@@ -227,33 +226,6 @@ def find_critical(a: Arrays, log: Log, c: Chain) -> None:
         n += 1
         v = log.before[v] if log.known_ready_s[v] < log.start_s[v] else last_producer(a, log, c, v)
     c.counts[2] = n
-
-
-@njit(cache=True, nogil=True)
-def find_critical_calls(a: Arrays, c: Chain) -> None:
-    """The same for calls: the ops of the groups that wait for one another, from the last one back."""
-    n = c.device.shape[0]
-    group = np.empty(n, dtype=np.int32)
-    n_groups = find_pieces(a, c.device, group)
-    times = np.zeros((4, n_groups))
-    c.counts[2] = 0
-    if run_groups(a, c.device, group, n_groups, times[0], times[1], times[2], times[3]) == np.inf:
-        return
-    finish = times[0] + times[1] + times[2] + times[3]
-    g, count = int(np.argmax(finish)), 0
-    while g >= 0:
-        before, before_s = -1, -1.0
-        for v in range(n):
-            if group[v] != g or count == c.critical.shape[0]:
-                continue
-            c.critical[count] = v
-            count += 1
-            for i in range(a.input_ptr[v], a.input_ptr[v + 1]):
-                h = group[a.tensor_producer[a.input_tensor[i]]]
-                if h != g and finish[h] > before_s:
-                    before, before_s = h, finish[h]
-        g = before
-    c.counts[2] = count
 
 
 @njit(cache=True, nogil=True)

@@ -17,13 +17,14 @@ from placewright.evaluate import lower_bound, overlap
 from placewright.evaluate.batch import cpu_count
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.annealing import moves
+from placewright.placers.annealing.calls_state import new_calls_engine
 from placewright.placers.annealing.chain import CALLS, OVERLAP, SEQUENTIAL, anneal, start_chain
 from placewright.placers.annealing.engine import least_tails_s, new_engine, new_log
 from placewright.placers.annealing.loads import new_loads, windows
 from placewright.placers.annealing.moves import Chain, flow_of, ranks_from_placement
 from placewright.placers.annealing.pace import Pace, planned
 from placewright.placers.units import movable_units
-from placewright.problem import Problem
+from placewright.problem import Problem, once_per_problem
 
 _MODEL = {"overlap": OVERLAP, "sequential": SEQUENTIAL, "calls": CALLS}
 _WEIGHTS = {
@@ -34,6 +35,7 @@ _WEIGHTS = {
 _NEEDS_CLOCK = (moves.ORDER, moves.CRITICAL_ORDER, moves.RANKS)
 _SAMPLES, _SAMPLING_SHARE = 100, 0.05  # moves tried to learn how much a move changes, and their share of the time
 _FIRST_SHARE, _AGAIN_SHARE, _LAST_SHARE = 0.1, 0.03, 0.001  # temperatures, as shares of the median loss of a move
+_CALLS_HEAT = 5.0  # times as hot under ``calls``
 _SPREAD_FIRST_SHARE, _SPREAD_LAST_SHARE = 0.5, 0.001  # the same while loads are spread
 _SPREAD_TIME, _MOST_SPREAD = 0.25, 256  # share of the time for that, at most, and steps per unit, at most
 _WINDOWS = (4, 7, 2, 15)  # parts of the run that loads are counted in, one chain after another
@@ -85,7 +87,7 @@ class _Search:
     pool: ThreadPoolExecutor
 
     def __init__(self, problem: Problem, starts: Sequence[Point], seed: int, threads: int) -> None:
-        self.problem, self.threads = problem, threads
+        self.problem, self.n_starts, self.threads = problem, len(starts), threads
         a = problem.arrays
         n_chains = threads * (2 if problem.n_ops >= _LARGE else 4)
         self.model = _MODEL[problem.execution]
@@ -98,6 +100,7 @@ class _Search:
         price = work_prices(problem) if self.model == OVERLAP else np.zeros(problem.n_devices)
         self.chains = [_new_chain(problem, starts[i % len(starts)], price, seed * 1000 + i) for i in range(n_chains)]
         self.engines = [new_engine(a, tails) for _ in self.chains]
+        self.calls = [new_calls_engine(a, problem.n_ops if self.model == CALLS else 0) for _ in self.chains]
         self.loads = [
             new_loads(a, windows(a, least_time_s, _WINDOWS[i // 2 % len(_WINDOWS)]), self.model == OVERLAP)
             for i in range(n_chains)
@@ -176,10 +179,17 @@ class _Search:
         return sum(self.pool.map(partial(self._steps, steps=steps, hot=hot, cold=cold), chosen))
 
     def _speed(self, chosen: Sequence[int], temperature: float, seconds: float) -> float:
-        """Steps per second of each chain, all running; afterwards the chains are as they were."""
+        """Steps per second of each chain, all running, found in ``seconds`` at most; the chains stay as they were.
+
+        Measured once for a problem, as many starts and about as much time: whoever anneals it again plans alike.
+        """
+        known = _known_speeds(self.problem)
+        key = (self.n_starts, len(chosen), self.threads, self.loads_only, round(math.log2(max(seconds, 1e-9))))
+        if key in known:
+            return known[key]
         kept = [[getattr(c, name).copy() for name in _STATE] for c in self.chains]
         steps, took = 4, 0.0
-        while took < seconds:
+        while took < seconds / 6:
             steps *= 4
             began = time.monotonic()
             self._all_steps(chosen, steps, temperature, temperature)
@@ -188,7 +198,8 @@ class _Search:
             for name, array in zip(_STATE, arrays, strict=True):
                 getattr(self.chains[i], name)[:] = array
             self._start(i)
-        return steps / max(took, 1e-9)
+        known[key] = steps / max(took, 1e-9)
+        return known[key]
 
     def result(self) -> Annealed:
         chain = min(self.chains, key=lambda c: c.values[1])
@@ -201,8 +212,8 @@ class _Search:
     def _start(self, i: int) -> None:
         p = self.problem
         start_chain(
-            p.arrays, self.flow, self.loads[i], self.engines[i], self.logs[i], self.chains[i], self.model,
-            p.max_segments or 0, self.strict,
+            p.arrays, self.flow, self.loads[i], self.engines[i], self.logs[i], self.calls[i], self.chains[i],
+            self.model, p.max_segments or 0, self.strict,
         )  # fmt: skip
 
     def _steps(self, i: int, steps: int, hot: float, cold: float, deltas: FloatArray | None = None) -> int:
@@ -211,9 +222,9 @@ class _Search:
         load_weight = 1.0 if self.loads_only else _LOAD_WEIGHT if self.by_loads[i] else 0.0
         work_weight = 0.0 if self.loads_only or self.by_loads[i] else _WORK_WEIGHT
         return anneal(
-            p.arrays, self.flow, self.loads[i], self.engines[i], self.logs[i], self.chains[i], self.model,
-            p.max_segments or 0, self.strict, self.loads_only, self.weights, load_weight, work_weight, steps,
-            loss * hot, loss * cold, room,
+            p.arrays, self.flow, self.loads[i], self.engines[i], self.logs[i], self.calls[i], self.chains[i],
+            self.model, p.max_segments or 0, self.strict, self.loads_only, self.weights, load_weight, work_weight,
+            steps, loss * hot, loss * cold, room,
         )  # fmt: skip
 
     def _sample_losses(self, budget: Budget) -> None:
@@ -221,7 +232,7 @@ class _Search:
         for sort in (False, True):
             alike = [i for i, led in enumerate(self.by_loads) if led == sort]
             if alike and (sort or not self.loads_only):
-                loss = self._median_loss(alike[0], budget)
+                loss = self._median_loss(alike[0], budget) * (_CALLS_HEAT if self.model == CALLS else 1.0)
                 for i in alike:
                     self.typical_loss[i] = loss
 
@@ -248,6 +259,11 @@ class _Search:
         if math.isfinite(chain.values[1]):
             _set_point(self.chains[target], chain.best_device, chain.best_rank)
             self._start(target)
+
+
+@once_per_problem
+def _known_speeds(problem: Problem) -> dict[tuple[int, int, int, bool, int], float]:
+    return {}
 
 
 def _temperature(first: float, last: float, share: float) -> float:

@@ -20,6 +20,11 @@ from placewright.placers.assignment.search_kernels import (
 from placewright.placers.assignment.units import Communication, IntArray, Objective, Units, evaluate, fold_directions
 
 PIECE_ITERATIONS = 20_000  # between two looks at the clock; fixed, so that runs differ only in how far they get
+SHORTEST_CYCLE, LONGEST_CYCLE, CYCLE_PER_UNIT = 20_000, 8_000_000, 1600  # iterations of the first cooling cycle
+CYCLE_CAUTION, CYCLE_UNIT = (
+    0.85,
+    2**0.25,
+)  # share of the time it is planned for; a plan is a power of the unit
 FRESH_START_SHARE = 0.3  # of cooling cycles; the others continue from the best assignment
 
 
@@ -87,13 +92,15 @@ def local_search(
     seconds: float = 10.0,
     iterations: int | None = None,
     threads: int = 2,
+    cycle: int | None = None,
     target: float = 0.0,
     should_stop: Callable[[], bool] = lambda: False,
     on_improve: Callable[[IntArray, float], None] | None = None,
 ) -> SearchResult:
     """Anneal until the deadline, `should_stop`, `target` is reached or `iterations` per thread are spent.
 
-    With `iterations` (and no interruption) the result depends on the seed only. Without, every run takes the same way.
+    With `iterations` (and no interruption) the result depends on the seed only. Without, every run with the same
+    `cycle` (iterations of the first cooling, see `fitting_cycle`) takes the same way.
     """
     began = time.perf_counter()
     folded = units if objective == "gpipe" else fold_directions(units)
@@ -103,7 +110,7 @@ def local_search(
     pool_of_starts = list(starts or []) or [_spread(units, seed, True)]
     while len(pool_of_starts) < threads:
         pool_of_starts.append(_spread(units, seed + len(pool_of_starts), False))
-    cycle = max(20_000, min(1600 * units.unit_count, 8_000_000))
+    cycle = cycle or _longest_cycle(units)
     walks = [_Walk(units, problem, pool_of_starts[i], seed * 1000 + i, cycle) for i in range(threads)]
     trace: list[tuple[float, float]] = []
     best = np.inf
@@ -126,6 +133,26 @@ def local_search(
     found = leader.state.best.copy() if np.isfinite(leader.value) else None
     value = evaluate(units, found, objective, communication) if found is not None else np.inf
     return SearchResult(found, value, sum(walk.done for walk in walks), trace)
+
+
+def fitting_cycle(units: Units, objective: Objective, communication: Communication, seconds: float) -> int:
+    """Iterations of a first cooling that takes most of the time, in coarse units.
+
+    The speed is measured: ask once, and use the answer for all runs that should take the same way.
+    """
+    folded = units if objective == "gpipe" else fold_directions(units)
+    problem = problem_of(folded, objective == "gpipe", communication == "overlapped")
+    longest = _longest_cycle(units)
+    walk = _Walk(units, problem, _spread(units, 0, True), 0, longest)
+    began = time.perf_counter()
+    walk.step(PIECE_ITERATIONS)
+    possible = PIECE_ITERATIONS / max(time.perf_counter() - began, 1e-9) * seconds * CYCLE_CAUTION
+    power = int(np.log(max(1.0, possible / SHORTEST_CYCLE)) / np.log(CYCLE_UNIT))
+    return min(longest, int(SHORTEST_CYCLE * CYCLE_UNIT**power))
+
+
+def _longest_cycle(units: Units) -> int:
+    return max(SHORTEST_CYCLE, min(CYCLE_PER_UNIT * units.unit_count, LONGEST_CYCLE))
 
 
 def _share_best(walks: list[_Walk]) -> None:

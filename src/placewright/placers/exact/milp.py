@@ -12,6 +12,7 @@ from placewright.evaluate import evaluate
 from placewright.evaluate.checking import Fault
 from placewright.placers.assignment.view import assignment_view
 from placewright.placers.base import Found, Placer
+from placewright.placers.dpl import DplPlacer
 from placewright.placers.exact.dp import DpPlacer
 from placewright.placers.local_search import LocalSearchPlacer
 from placewright.problem import Problem
@@ -40,7 +41,12 @@ class MilpPlacer(Placer):
         view = assignment_view(problem)
         if problem.max_replicas > 1 or (problem.contiguous and _is_final(problem, chain, view.is_exact)):
             return chain
-        known = [found for found in (chain.device_of_op, _incumbent(budget)) if found is not None]
+        starts = [chain.device_of_op, _incumbent(budget)]
+        if problem.contiguous:
+            starts.append(DplPlacer().search(problem, budget.part(budget.remaining_s() / 4), seed).device_of_op)
+        known = [device for device in starts if device is not None]
+        known = [d for i, d in enumerate(known) if not any(np.array_equal(d, other) for other in known[:i])]
+        known.sort(key=lambda device: evaluate(problem, device).value)
         result = solve(
             view.units,
             problem.schedule,
