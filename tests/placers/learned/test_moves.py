@@ -1,50 +1,100 @@
-"""What a policy sees of a move, against plain twins."""
+"""What a policy sees of a placement's course and of moves, against plain twins."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from placewright.evaluate import evaluate
+from placewright.placers.learned.course import Course, course_of, guesses, overtakings
 from placewright.placers.learned.groups import group_graph
 from placewright.placers.learned.moves import MoveSpace
-from placewright.placers.learned.rewards import copy_seconds
+from placewright.placers.learned.rewards import copy_seconds, ways_left
 from placewright.problem import Problem
 from placewright.testing import random_problem
 
 
-def way_through(problem: Problem, space: MoveSpace, device: np.ndarray, members: set[int], to: int) -> float:
-    """Ops before the part end when they do now, what follows takes as long as now."""
-    g, now = problem.graph, space.situation(device)
-    ops = device[space.groups.group_of_op]
-    longest = 0.0
-    for v in members:
-        ready, tail = 0.0, 0.0
-        for e in range(len(g.consumer_op)):
-            u, w, t = int(g.edge_producer[e]), int(g.consumer_op[e]), g.edge_tensor[e]
-            if w == v:
-                source = to if u in members else ops[u]
-                ready = max(ready, now.op_end_s[u] + float(copy_seconds(problem, t, source, to)))
-            if u == v:
-                target = to if w in members else ops[w]
-                tail = max(tail, now.op_left_s[w] + float(copy_seconds(problem, t, to, target)))
-        longest = max(longest, ready + problem.op_device_time_s[v, to] + tail)
-    return longest / now.unit_s - 1
+def some_course(seed: int, n_ops: int = 12) -> tuple[Problem, Course, np.ndarray]:
+    """A random problem under ``overlap`` with the course of a random placement, and its order."""
+    problem = random_problem(seed, n_ops, 2 + seed % 3, 1 + seed % 3, "overlap", direct=seed % 2 == 0)
+    rng = np.random.default_rng(seed)
+    device = np.array([rng.choice(np.flatnonzero(row)) for row in problem.allowed], dtype=np.int32)
+    rank_s = ways_left(problem, device[None])[0]
+    return problem, course_of(problem, device, rank_s), rank_s
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_longest_way_through_the_course_is_the_value(seed: int) -> None:
+    problem, course, rank_s = some_course(seed, 25)
+    value = evaluate(problem, course.device, -rank_s).value
+    assert course.whole_s == pytest.approx(value)
+    assert (course.ready_s <= course.start_s + 1e-9 * value).all()
+    ways = course.start_s + course.tail_s
+    assert (ways <= value * (1 + 1e-9)).all()
+    assert course.end_s[course.is_critical].max() == pytest.approx(value)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_who_may_be_overtaken_ran_while_a_critical_op_waited(seed: int) -> None:
+    _, course, _ = some_course(seed, 25)
+    expected = {
+        (v, u)
+        for v in range(25)
+        for u in range(25)
+        if course.is_critical[v]
+        and course.device[u] == course.device[v]
+        and course.position[u] < course.position[v]
+        and course.ready_s[v] + 1e-9 * course.whole_s < course.start_s[v]
+        and course.ready_s[v] <= course.start_s[u]
+    }
+    assert {tuple(pair) for pair in overtakings(course).tolist()} == expected
+
+
+def guessed_by_hand(problem: Problem, course: Course, v: int, to: int) -> tuple[float, float, float, float]:
+    """One op to another device, all others where and when they are."""
+    g, n = problem.graph, problem.n_ops
+    begin, tail = 0.0, 0.0
+    for u, w, t in zip(g.edge_producer.tolist(), g.consumer_op.tolist(), g.edge_tensor.tolist(), strict=True):
+        if w == v:
+            begin = max(begin, course.end_s[u] + float(copy_seconds(problem, t, course.device[u], to)))
+        if u == v:
+            tail = max(tail, course.tail_s[w] + float(copy_seconds(problem, t, to, course.device[w])))
+    there = [u for u in range(n) if course.device[u] == to]
+    before = [u for u in there if course.start_s[u] < begin]
+    begin = max([begin, *(course.end_s[u] for u in before)])
+    end = begin + problem.op_device_time_s[v, to]
+    behind = [u for u in there if u not in before]
+    pushed = end + max((course.tail_s[u] for u in behind), default=-end)
+    mates = [u for u in course.by_device.tolist() if course.device[u] == course.device[v]]
+    k = mates.index(v)
+    left = 0.0
+    if k + 1 < len(mates):
+        free = course.end_s[mates[k - 1]] if k > 0 else 0.0
+        left = max(course.ready_s[mates[k + 1]], free) + course.tail_s[mates[k + 1]]
+    return end + tail, course.start_s[v] + course.tail_s[v], pushed, left
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_way_through_a_moved_part_is_that_of_a_plain_twin(seed: int) -> None:
-    problem = random_problem(seed, 12, 2 + seed % 3, 1 + seed % 3, "overlap", direct=seed % 2 == 0)
-    groups = group_graph(problem)
-    space, rng = MoveSpace(problem, groups), np.random.default_rng(seed)
-    device = np.array([rng.choice(np.flatnonzero(row)) for row in groups.allowed], dtype=np.int32)
-    now = space.situation(device)
-    labels = rng.integers(0, 4, groups.n_groups)
-    moves = space.moves(now, [np.arange(groups.n_groups), labels])
-    for m in range(len(moves.part)):
-        hit = moves.part_of_group[moves.level[m]] == moves.part[m]
-        members = set(np.flatnonzero(hit[groups.group_of_op]).tolist())
-        expected = way_through(problem, space, device, members, int(moves.device[m]))
-        assert moves.features[m, 9] == pytest.approx(np.clip(10 * expected, -5, 5), rel=1e-5, abs=1e-5)
+def test_guesses_for_one_op_are_those_by_hand(seed: int) -> None:
+    problem, course, _ = some_course(seed)
+    moves = [(v, d) for v in range(12) for d in np.flatnonzero(problem.allowed[v]) if d != course.device[v]]
+    ops, to = np.array(moves, dtype=np.int64).reshape(-1, 2).T
+    found = guesses(problem, course, np.arange(12), ops, to)[0]
+    for m, (v, d) in enumerate(moves):
+        expected = np.array(guessed_by_hand(problem, course, v, int(d))) / course.whole_s - 1
+        np.testing.assert_allclose([column[m] for column in found], expected, atol=1e-9)
+
+
+def test_the_guess_for_all_ops_to_an_empty_device_is_that_device_s_value() -> None:
+    for seed in range(20):
+        problem = random_problem(seed, 15, 2, 2, "overlap")
+        alone = [evaluate(problem, np.full(15, d, dtype=np.int32)).value for d in range(2)]
+        device = np.zeros(15, dtype=np.int32)
+        course = course_of(problem, device, ways_left(problem, device[None])[0])
+        found = guesses(
+            problem, course, np.zeros(15, dtype=np.int64), np.zeros(1, dtype=np.int64), np.ones(1, np.int64)
+        )
+        assert found[0].change()[0] == pytest.approx(alone[1] / alone[0] - 1)
 
 
 def test_devices_are_as_busy_as_their_ops_run() -> None:

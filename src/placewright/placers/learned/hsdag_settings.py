@@ -40,10 +40,11 @@ class Settings:
     allow_single_device: bool = True
     starts: bool = True
     by_rank: bool = True  # order of ready ops under "overlap": longest way left first
-    work_weight: float = 1.0  # of priced work in the score by which moves are judged, where values are flat
+    work_weight: float = 2.0  # of priced work in the score by which moves are judged, at most, where values are flat
+    trust: float = 5.0  # in guesses of what a move would change: log-odds per hundredth of the value
     parsing_noise: float = 1.0
     replays: int = 4  # updates by remembered trials after each step
-    exploring: float = 0.3  # share of the trials that are drawn from all moves alike
+    exploring: float = 0.1  # share of the trials that are drawn from all moves alike
 
     def document(self) -> dict[str, Any]:
         """As plain values, for files."""

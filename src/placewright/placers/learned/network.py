@@ -146,8 +146,8 @@ class MoveHead(nn.Module):
         nn.init.zeros_(last.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Score rows of embedding and features of a move, one after the other."""
-        return self.score(inputs).squeeze(1)
+        """Score rows of a cluster's embedding, features of a move, and a first guess, to which the score is added."""
+        return self.score(inputs[:, :-1]).squeeze(1) + inputs[:, -1]
 
 
 def _dense(width: int, hidden: int, dropout: float) -> tuple[nn.Module, ...]:

@@ -31,11 +31,14 @@ class Rewards(Protocol):
     evaluations: int
     has_order: bool
 
-    def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> Judged:
-        """Judge placements [batch, ops]; ``lead_s`` [batch, ops] puts ops forward by so much, where order matters."""
+    def judge(self, rows: IntArray, rank_s: FloatArray | None = None) -> Judged:
+        """Judge placements [batch, ops]; where order matters, ready ops with larger ``rank_s`` [batch, ops] go first.
 
-    def order_of(self, device_of_op: IntArray, lead_s: FloatArray | None = None) -> FloatArray | None:
-        """The priorities that a placement is judged with, ``None``: first come, first served."""
+        Without, it is the longest way left.
+        """
+
+    def order_of(self, device_of_op: IntArray) -> FloatArray | None:
+        """The priorities that a placement is judged with if no ranks are given; ``None``: first come, first served."""
 
 
 class SimulatedRewards:
@@ -48,20 +51,17 @@ class SimulatedRewards:
         self.problem, self.evaluations = problem, 0
         self.has_order = by_rank and problem.execution == "overlap"
 
-    def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> Judged:
+    def judge(self, rows: IntArray, rank_s: FloatArray | None = None) -> Judged:
         self.evaluations += len(rows)
-        result = evaluate_many(self.problem, rows, self._priorities(rows, lead_s) if self.has_order else None)
+        if self.has_order and rank_s is None:
+            rank_s = ways_left(self.problem, rows)
+        result = evaluate_many(self.problem, rows, None if rank_s is None else -rank_s)
         total = max(float(self.problem.memory_bytes.sum() + self.problem.arrays.live_bytes.sum()), 1.0)
         score = result.value * (1 + MEMORY_PENALTY * result.excess_bytes / total)
         return Judged(result.value, result.is_valid, score)
 
-    def order_of(self, device_of_op: IntArray, lead_s: FloatArray | None = None) -> FloatArray | None:
-        lead = None if lead_s is None else lead_s[None]
-        return self._priorities(device_of_op[None], lead)[0] if self.has_order else None
-
-    def _priorities(self, rows: IntArray, lead_s: FloatArray | None) -> FloatArray:
-        way = ways_left(self.problem, rows)
-        return -way if lead_s is None else -(way + lead_s)
+    def order_of(self, device_of_op: IntArray) -> FloatArray | None:
+        return -ways_left(self.problem, device_of_op[None])[0] if self.has_order else None
 
 
 class MeasuredRewards:
@@ -83,7 +83,7 @@ class MeasuredRewards:
         numbers = np.arange(problem.n_ops, dtype=np.int32)
         self._op_in_problem = transfer_placement(numbers, problem.graph, live.graph).device_of_op
 
-    def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> Judged:
+    def judge(self, rows: IntArray, rank_s: FloatArray | None = None) -> Judged:
         faults = evaluate_many(self.problem, rows)
         value = np.array(
             [self._seconds(row) if ok else math.inf for row, ok in zip(rows, faults.is_valid, strict=True)]
@@ -92,7 +92,7 @@ class MeasuredRewards:
         valid = faults.is_valid & np.isfinite(value)
         return Judged(value, valid, value)
 
-    def order_of(self, device_of_op: IntArray, lead_s: FloatArray | None = None) -> FloatArray | None:
+    def order_of(self, device_of_op: IntArray) -> FloatArray | None:
         return None
 
     def confirmed(self, rows: IntArray, single: IntArray, repeats: int = 20) -> tuple[IntArray, float]:

@@ -69,30 +69,29 @@ class Trials:
 
     def __init__(self, problem: Problem, groups: GroupGraph, rewards: Rewards, *, repair: bool = True) -> None:
         self.problem, self.groups, self.rewards, self._repair = problem, groups, rewards, repair
-        self.best_value, self.best_device_of_op, self.best_lead_s = math.inf, None, None
+        self.best_value, self.best_device_of_op, self.best_rank_s = math.inf, None, None
         self.top: list[tuple[float, IntArray]] = []  # the best valid placements that differ, best first
         self._limit_bytes = problem.arrays.memory_limit_bytes
 
     best_device_of_op: IntArray | None
-    best_lead_s: FloatArray | None
+    best_rank_s: FloatArray | None
 
     @property
     def evaluations(self) -> int:
         return self.rewards.evaluations
 
-    def judge(self, rows: IntArray, lead_s: FloatArray | None = None) -> tuple[IntArray, Judged]:
-        """Judge placements of groups [batch, groups]; return them as repaired, with their values."""
+    def judge(self, rows: IntArray, rank_s: FloatArray | None = None) -> tuple[IntArray, Judged]:
+        """Judge placements [batch, groups], in orders [batch, ops]; return them as repaired, with their values."""
         fixed = np.asarray(rows, dtype=np.int32)
         if self._repair:
             fixed = repaired(self.groups, fixed, self._limit_bytes)
         op_rows = fixed[:, self.groups.group_of_op]
-        op_lead_s = None if lead_s is None else lead_s[:, self.groups.group_of_op]
-        judged = self.rewards.judge(op_rows, op_lead_s)
+        judged = self.rewards.judge(op_rows, rank_s)
         values = np.where(judged.is_valid, judged.value, math.inf)
         best = int(values.argmin())
         if values[best] < self.best_value:
             self.best_value, self.best_device_of_op = float(values[best]), op_rows[best].copy()
-            self.best_lead_s = None if op_lead_s is None else op_lead_s[best].copy()
+            self.best_rank_s = None if rank_s is None else rank_s[best].copy()
         for i in np.argsort(values, kind="stable")[:TOP].tolist():
             self._note_top(float(values[i]), op_rows[i])
         return fixed, judged
@@ -112,20 +111,20 @@ class Trials:
     def order(self) -> FloatArray | None:
         """The order that the best placement was judged with."""
         assert self.best_device_of_op is not None
-        return self.rewards.order_of(self.best_device_of_op, self.best_lead_s)
+        return self.rewards.order_of(self.best_device_of_op) if self.best_rank_s is None else -self.best_rank_s
 
     def state(self) -> dict[str, Any]:
         return {
             "best_value": self.best_value,
             "best": as_tensor(self.best_device_of_op),
-            "best_lead_s": as_tensor(self.best_lead_s),
+            "best_rank_s": as_tensor(self.best_rank_s),
             "top": [[value, as_tensor(row)] for value, row in self.top],
             "evaluations": self.rewards.evaluations,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.best_value, self.rewards.evaluations = state["best_value"], state["evaluations"]
-        self.best_device_of_op, self.best_lead_s = as_array(state["best"]), as_array(state["best_lead_s"])
+        self.best_device_of_op, self.best_rank_s = as_array(state["best"]), as_array(state["best_rank_s"])
         self.top = [(value, row.numpy()) for value, row in state["top"]]
 
 
