@@ -15,6 +15,7 @@ from placewright.problem import Problem
 
 _ANY_NUMBER = 1_000_000_000
 _PROGRAMME_S_PER_OP = 0.03  # with less time the programme of a pipeline with equal devices finds and proves nothing
+_UNLIKE_PROGRAMME_S_PER_OP = 0.005  # the same where no two devices are alike
 
 
 class Step(NamedTuple):
@@ -83,9 +84,9 @@ def plan_for(problem: Problem, seconds: float = math.inf) -> tuple[Step, ...]:
     """The steps for a problem, those left out whose placer is not installed or not made for so many ops."""
     steps = PLANS[problem.execution]
     if problem.execution == "pipeline" and not problem.contiguous:
-        has_time = seconds >= _PROGRAMME_S_PER_OP * problem.n_ops
         are_unlike = len(problem.cluster.device_groups()) == problem.n_devices
-        can_prove = (has_time or are_unlike) and is_installed(MilpPlacer) and has_programme(problem)
+        needed_s = problem.n_ops * (_UNLIKE_PROGRAMME_S_PER_OP if are_unlike else _PROGRAMME_S_PER_OP)
+        can_prove = seconds >= needed_s and is_installed(MilpPlacer) and has_programme(problem)
         steps = PLANS["pipeline, not contiguous" if can_prove else "pipeline, not contiguous, large"]
     width = graph_width(problem.graph) if any(s.max_width < _ANY_NUMBER for s in steps) else 0
     fitting = [s for s in steps if problem.n_ops <= s.max_ops and width <= s.max_width]
