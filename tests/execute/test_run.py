@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import placewright as pw
 from placewright.cli.main import run as command_line
+from placewright.cluster import Cluster
+from placewright.execute.live import Devices, Executor, open_live
+from placewright.execute.run import run_placement
+from placewright.placement import checked_placement
 
 pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 MODEL = "zoo:inception-v3?image=80"
@@ -49,3 +56,18 @@ def test_an_unknown_runtime_is_bad_input(capsys: pytest.CaptureFixture[str], tmp
     assert command_line(["place", MODEL, "--cluster", "cores:2", "--placer", "single", "-o", file, "--quiet"]) == 0
     assert command_line(["run", MODEL, file, "--cluster", "cores:2", "--runtime", "tensorflow"]) == 2
     assert "unknown runtime 'tensorflow'" in capsys.readouterr().err
+
+
+def test_a_placement_on_one_device_is_not_compared_with_a_second_start_of_itself() -> None:
+    model = open_live(MODEL, "torch")
+    problem = pw.load(MODEL, cluster="cores:2")
+    placement = checked_placement(problem, np.ones(problem.n_ops, dtype=np.int32), placer="x")
+    started: list[str] = []
+
+    def start(devices: Devices, cluster: Cluster, order: Mapping[str, float] | None) -> Executor:
+        started.append(next(iter(devices.values())))
+        return model.start(devices, cluster, order)
+
+    result = run_placement(model._replace(start=start), placement, repeats=2, warm_up=0)
+    assert started.count("core1") == 1
+    assert {"core0", "core1"} < set(result.timings)
