@@ -11,7 +11,7 @@ import placewright.torch as live
 from placewright.errors import InputError
 from placewright.live import METADATA
 from placewright.live.dispatch import ATTRIBUTE, STREAMED, places_of
-from placewright.live.finalists import Finalist, calibrated_scales
+from placewright.live.finalists import Finalist, bytes_to_touch, calibrated_scales
 from placewright.live.fit import _Search
 from placewright.live.live_problem import CostTable, Place
 from placewright.placement import Placement, checked_placement
@@ -207,3 +207,13 @@ def test_memory_that_no_candidate_took_is_given_to_weights() -> None:
     search._ran = [Finalist("x", placement, 1.0, working_bytes={"cuda:0": 900.0})]
     search._correct_working_memory()
     assert search._settings[0][0][0] == gpu
+
+
+def test_caches_are_emptied_only_where_the_host_computes_with_weights() -> None:
+    model = make_model("llama")
+    problem = made_up_problem(model, "forward", {"input_ids": tokens()})
+    on_gpu = np.zeros(problem.n_ops, dtype=np.int32)
+    assert bytes_to_touch(checked_placement(problem, on_gpu, placer="x")) == 0
+    heaviest = int(problem.graph.weight_bytes.argmax())
+    split = np.where(problem.group_of_op == problem.group_of_op[heaviest], 1, on_gpu).astype(np.int32)
+    assert bytes_to_touch(checked_placement(problem, split, placer="x")) == problem.graph.weight_bytes.sum()

@@ -139,7 +139,7 @@ class _Search:
         winner = min(self._ran, key=lambda f: f.seconds)
         if not np.isfinite(winner.seconds):
             raise InputError(f"no candidate could be run; the first: {winner.why}")
-        return self._named(winner, scales, first_predicted_s)
+        return self._named(winner, again, scales, first_predicted_s)
 
     def _correct_working_memory(self) -> None:
         """Reserve only what candidates were seen to take; a later candidate that takes more is dropped."""
@@ -160,15 +160,16 @@ class _Search:
             for places, table in self._settings
         ]
 
-    def _named(self, winner: Finalist, scales: dict[str, float], first_predicted_s: float) -> Placement:
+    def _named(
+        self, winner: Finalist, again: list[Placement], scales: dict[str, float], first_predicted_s: float
+    ) -> Placement:
         """The winner in its problem, with costs such that its prediction is what it took."""
         assert winner.placement.device_of_op is not None
         names = winner.placement.problem.cluster.device_names
-        scales = dict.fromkeys([*names, "copies"], 1.0) | scales
-        for _ in range(2):  # once to learn the factor, once with it
-            solved = next(p for p in self._solved(scales) if p.problem.cluster.device_names == names)
-            predicted_s = checked_placement(solved.problem, winner.placement.device_of_op, placer=self._placer).value
-            scales = {name: scale * winner.seconds / predicted_s for name, scale in scales.items()}
+        problem = next(p.problem for p in again if p.problem.cluster.device_names == names)
+        predicted_s = checked_placement(problem, winner.placement.device_of_op, placer=self._placer).value
+        scales = {n: scales.get(n, 1.0) * winner.seconds / predicted_s for n in [*names, "copies"]}
+        solved = next(p for p in self._solved(scales) if p.problem.cluster.device_names == names)
         chosen = checked_placement(
             solved.problem,
             winner.placement.device_of_op,
