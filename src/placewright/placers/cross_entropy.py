@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from placewright.budget import Budget
-from placewright.placers.anneal import AnnealPlacer, starting_points
+from placewright.placers.anneal import START_SHARE, AnnealPlacer, starting_points
 from placewright.placers.annealing.sampling import sample_and_anneal
 from placewright.placers.base import Found, Placer
 from placewright.problem import Problem
-
-START_SHARE = 0.2  # of the time, at most, for constructive placements
 
 
 class CrossEntropyPlacer(Placer):

@@ -26,6 +26,7 @@ from placewright.placers.annealing.calls_state import (
     VALUE,
     CallsEngine,
     find_tails,
+    group_of,
     join_group,
     leave_group,
     level_of,
@@ -241,7 +242,7 @@ def _change_groups(a: Arrays, k: CallsEngine, device: Any) -> None:
                 times_s[g, DURATION] -= op_time_s[v, device_kind[d]]
                 leave_group(first, following, previous, group, v)
                 d = device[v]
-                h = v if is_host[d] else n + d * per_device + level[d, v]
+                h = group_of(n, per_device, is_host, level, v, d)
                 _note(group_seen, old_group, old_times_s, times_s, counts, h)
                 if first[h] < 0:
                     times_s[h, DURATION] = 0.0
