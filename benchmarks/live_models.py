@@ -9,9 +9,10 @@ random, in bf16 (GPT-2 and BERT, which classifies, in f32). Decode is one token 
 prompt of 512; only the last logits are asked for where the model can. Inputs come from the CPU and results go back
 there, for everyone. Accelerate gets the cap less the working memory as max_memory. By hand means forward hooks that
 move tensors: the fewest layers, or the fewest feed-forward (expert) blocks, that let the rest fit are kept on the CPU
-and computed there. Ours: fit for the phase, then dispatch. All variants run in turns, in random order, slow ones in
-fewer rounds. Rows are written one by one. --pretend runs the same on tiny models with a GPU that is only a name: good
-for trying the script.
+and computed there. Ours: fit for the phase, then dispatch. All variants run in turns, in random order; a turn is some
+forwards after two that do not count, of decode each with another token, as models are used (those above 0.25 s: one
+forward a turn, and fewer turns). Rows are written one by one. --pretend runs the same on tiny models with a GPU that is
+only a name: good for trying the script.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from h200_predicted_measured import setting_of
 CAPS = (1.0, 0.5, 0.25)
 PROMPT, PREFILL = 128, 512
 NOISE = 0.02
+RUNS_PER_TURN, SETTLING_RUNS = 4, 2
 
 
 def configurations(small: bool) -> dict:
@@ -74,7 +76,7 @@ def main() -> None:
     parser.add_argument("--caps", default=",".join(f"{c:g}" for c in CAPS))
     parser.add_argument("--phases", help="decode, prefill, forward; those of the model unless given")
     parser.add_argument("--seconds", type=float, default=300.0, help="for everything")
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=32, help="of quick variants; a quarter of it turns")
     parser.add_argument("--small", action="store_true", help="tiny models")
     parser.add_argument("--pretend", action="store_true", help="tiny models and a GPU that is only a name")
     parser.add_argument("--resume", type=Path, nargs="*", default=[], help="results: what they hold is not run again")
@@ -257,12 +259,14 @@ class Variant:
 
         self.model, self.device, self.gpu, self.backend = model, device, setting.gpu, setting.backend
         self.inputs = setting.inputs(phase)
+        self.tokens, self.turn = None, 0
         self.state = None
         self.before = torch.cuda.memory_allocated() if self.gpu else 0
         if self.gpu:
             torch.cuda.reset_peak_memory_stats()
         with torch.no_grad():  # as generate does
             if phase == "decode":
+                self.tokens = self.inputs["input_ids"]
                 cache = self._forward({**self.inputs, "use_cache": True}).past_key_values
                 self.inputs = {
                     "input_ids": self.inputs["input_ids"][:, -1:], "past_key_values": cache, "use_cache": True,
@@ -284,6 +288,9 @@ class Variant:
     def __call__(self):
         import torch
 
+        if self.tokens is not None:
+            self.inputs["input_ids"] = self.tokens[:, -1 - self.turn % PROMPT, None]
+            self.turn += 1
         with torch.no_grad():  # as generate does
             logits = moved(self._forward(self.inputs).logits[..., -1:, :], "cpu", self.backend)
         if self.state is not None:
@@ -359,7 +366,11 @@ def measure_row(setting, cap, phase, end, options) -> dict:
     quick = {n: v for n, v in variants.items() if n not in slow}
     timings = {}
     if quick:
-        timings.update(measure_in_turns(quick, options.repeats, 2, should_stop=lambda: time.monotonic() > end))
+        turns = max(1, options.repeats // RUNS_PER_TURN)
+        timings = measure_in_turns(
+            quick, turns, 0, runs_per_turn=RUNS_PER_TURN, settling_runs=SETTLING_RUNS,
+            should_stop=lambda: time.monotonic() > end,
+        )  # fmt: skip
     if slow:
         together = {**slow, **({"ours": variants["ours"]} if "ours" not in slow else {})}
         rounds = int(max(3, min(options.repeats, 8.0 / sum(v.seconds for v in together.values()))))

@@ -65,3 +65,25 @@ def test_an_interrupted_measurement_keeps_whole_rounds() -> None:
 
     timings = measure_in_turns({"a": count}, 100, 0, should_stop=lambda: runs >= 3)
     assert len(timings["a"].samples_s) == 3
+
+
+def test_runs_that_settle_do_not_count_and_turns_stay_whole() -> None:
+    clock = Clock()
+    order: list[str] = []
+
+    def variant(name: str) -> object:
+        take = clock.takes(1.0)
+
+        def run() -> None:
+            order.append(name)
+            take()
+
+        return run
+
+    timings = measure_in_turns(
+        {n: variant(n) for n in "ab"}, repeats=3, warm_up=0, runs_per_turn=4, settling_runs=2, clock=clock
+    )
+    assert [len(t.samples_s) for t in timings.values()] == [12, 12]
+    turns = [order[i : i + 6] for i in range(0, len(order), 6)]
+    assert len(turns) == 6
+    assert all(len(set(turn)) == 1 for turn in turns)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ from live_models import made_up_problem, make_model, tokens, torch, transformers
 import placewright.torch as live
 from placewright.errors import InputError
 from placewright.live import METADATA
+from placewright.live.candidates import everything_on
 from placewright.live.dispatch import ATTRIBUTE, STREAMED, places_of
-from placewright.live.finalists import Finalist, bytes_to_touch, calibrated_scales
+from placewright.live.finalists import Finalist, calibrated_scales, timed
 from placewright.live.fit import _Search
 from placewright.live.live_problem import CostTable, Place
+from placewright.live.transfer import TorchBackend
+from placewright.live.workload import make_workloads
 from placewright.placement import Placement, checked_placement
 from placewright.testing.tagged_devices import TaggedDevices, pretended_cuda
 
@@ -209,11 +213,20 @@ def test_memory_that_no_candidate_took_is_given_to_weights() -> None:
     assert search._settings[0][0][0] == gpu
 
 
-def test_caches_are_emptied_only_where_the_host_computes_with_weights() -> None:
+def test_runs_of_a_candidate_follow_each_other_and_decode_different_tokens() -> None:
     model = make_model("llama")
+    prompt = tokens()
+    (work,) = make_workloads(model, {"input_ids": prompt}, "decode")
+    seen: list[int] = []
+    model.register_forward_pre_hook(lambda _, args, kwargs: seen.append(int(kwargs["input_ids"])), with_kwargs=True)
+    samples = timed(partial(work.run, model), [torch.device("cpu")], TorchBackend())
+    assert len(seen) == len(samples) + 2
+    assert seen == [int(prompt[0, -1 - turn % prompt.shape[1]]) for turn in range(len(seen))]
+
+
+def test_a_model_without_own_code_is_on_the_device_of_its_units() -> None:
+    """Otherwise every unit would need a wrapper: its caller would be elsewhere."""
+    model = make_model("bert")
     problem = made_up_problem(model, "forward", {"input_ids": tokens()})
-    on_gpu = np.zeros(problem.n_ops, dtype=np.int32)
-    assert bytes_to_touch(checked_placement(problem, on_gpu, placer="x")) == 0
-    heaviest = int(problem.graph.weight_bytes.argmax())
-    split = np.where(problem.group_of_op == problem.group_of_op[heaviest], 1, on_gpu).astype(np.int32)
-    assert bytes_to_touch(checked_placement(problem, split, placer="x")) == problem.graph.weight_bytes.sum()
+    on_gpu = checked_placement(problem, everything_on(problem, "cuda:0"), placer="x")
+    assert set(places_of(on_gpu).values()) == {"cuda:0"}

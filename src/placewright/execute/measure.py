@@ -48,13 +48,17 @@ def measure_in_turns(
     repeats: int = 20,
     warm_up: int = 3,
     *,
+    runs_per_turn: int = 1,
+    settling_runs: int = 0,
     should_stop: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.perf_counter,
     seed: int = 0,
 ) -> dict[str, Timing]:
-    """Run every variant once per round, in a new random order each round, so that drift hits all alike.
+    """Give every variant one turn per round, in a new random order each round, so that drift hits all alike.
 
-    ``should_stop`` is asked between rounds; whole rounds measured by then count, at least one.
+    A turn is one run unless ``runs_per_turn`` says more. ``settling_runs`` before them do not count: what another
+    variant left in caches is not part of a variant's own speed where it runs again and again in use. ``should_stop`` is
+    asked between rounds; whole rounds measured by then count, at least one.
     """
     for run in variants.values():
         for _ in range(warm_up):
@@ -66,9 +70,13 @@ def measure_in_turns(
         if done and should_stop():
             break
         for i in rng.permutation(len(names)).tolist():
-            began = clock()
-            variants[names[i]]()
-            seconds[names[i]].append(clock() - began)
+            run = variants[names[i]]
+            for _ in range(settling_runs):
+                run()
+            for _ in range(runs_per_turn):
+                began = clock()
+                run()
+                seconds[names[i]].append(clock() - began)
     return {n: timing(np.array(s), seed) for n, s in seconds.items()}
 
 

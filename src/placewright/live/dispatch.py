@@ -8,6 +8,7 @@ device and forward. Modules that nothing crosses are left as they are. :func:`un
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def live_of(placement: Placement) -> LiveModel:
 
 
 def places_of(placement: Placement) -> dict[str, str]:
-    """Device name of every unit and home; a home without code is where its weights are shared, or with the caller."""
+    """Device name of every unit and home; a home without code is where its weights are shared, or what it calls is."""
     graph = placement.problem.graph
     live = live_of(placement)
     assert placement.device_of_op is not None
@@ -83,8 +84,16 @@ def places_of(placement: Placement) -> dict[str, str]:
     for path in live.units.home_of.values():
         if path not in places:
             tied = [p for tie in live.ties if path in tie for p in tie if p in places]
-            places[path] = places[tied[0]] if tied else names[device_of_op[graph.index_of[INPUT]]]
+            places[path] = places[tied[0]] if tied else _where_most_is(path, places, live)
     return places
+
+
+def _where_most_is(home: str, places: dict[str, str], live: LiveModel) -> str:
+    """Where most units are that a home's code calls: the fewest tensors cross."""
+    units = live.units
+    called = [p for p in units.paths if units.home_of[units.parent[p]] == home] or units.paths
+    name = Counter(places[p] for p in called).most_common(1)[0][0]
+    return name.removesuffix(STREAMED)
 
 
 def _check_model(model: Any, live: LiveModel) -> None:

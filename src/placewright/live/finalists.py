@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -16,9 +18,9 @@ from placewright.live.transfer import Backend
 from placewright.live.workload import Workload
 from placewright.placement import Placement
 
-RUNS, ENOUGH_S = 7, 1.5
+FEWEST, MOST = 7, 60  # runs of a quick candidate
+QUICK_S, ENOUGH_S = 0.3, 1.5  # of such runs; of slow ones, after three
 TRUST = 0.5  # how strongly scales are held at 1
-HOST_CACHE_BYTES = 1 << 29  # more than host processors keep
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,13 @@ def run_finalist(
     before = {d: torch.cuda.memory_allocated(d) for d in gpus}
     working_bytes: dict[str, float] = {}
     streams = any(place.endswith(STREAMED) for place in places_of(placement).values())
-    other_memory = torch.zeros(int(bytes_to_touch(placement)) // 4)
     try:
         dispatch(model, placement, backend=backend, keep_weights=True)
         for device in gpus:
             torch.cuda.reset_peak_memory_stats(device)
         for work in workloads:
             getattr(model, ATTRIBUTE).bring_caches(work.caches)
-            seconds += work.count * median(timed(lambda work=work: work.run(model), devices, backend, other_memory))
+            seconds += work.count * median(timed(partial(work.run, model), devices, backend))
         for device in gpus:
             used = float(torch.cuda.max_memory_allocated(device) - before[device])
             peak = max(peak, used)
@@ -80,28 +81,21 @@ def weights_on(placement: Placement, device: str) -> float:
     return float(graph.weight_bytes[placement.device_of_op == at].sum())
 
 
-def bytes_to_touch(placement: Placement) -> float:
-    """Other memory to touch between runs; none where the host computes with no weights: that only delays launches."""
-    is_read_by_host = "cpu" in placement.problem.cluster.device_names and weights_on(placement, "cpu") > 0
-    return min(HOST_CACHE_BYTES, float(placement.problem.graph.weight_bytes.sum())) if is_read_by_host else 0.0
+def timed(run: Callable[[int], Any], devices: list[Any], backend: Backend) -> list[float]:
+    """Seconds of some runs, one after another as in use, after two that do not count; ``run`` is told its number.
 
-
-def timed(run: Any, devices: list[Any], backend: Backend, other_memory: Any) -> list[float]:
-    """Seconds of some runs after two that do not count; a run ends when every device is done.
-
-    ``other_memory`` is touched between runs: weights that the host's caches kept from the run before would flatter it,
-    and the next token of a mixture of experts needs other ones.
+    A run ends when every device is done.
     """
     samples: list[float] = []
-    for number in range(RUNS + 2):
-        other_memory.add_(1)
+    for number in range(MOST + 2):
         began = time.perf_counter()
-        run()
+        run(number)
         for device in devices:
             backend.wait(device)
         if number > 1:
             samples.append(time.perf_counter() - began)
-        if sum(samples) > ENOUGH_S and len(samples) >= 3:
+        spent_s = sum(samples)
+        if (spent_s > QUICK_S and len(samples) >= FEWEST) or (spent_s > ENOUGH_S and len(samples) >= 3):
             break
     return samples
 

@@ -126,9 +126,10 @@ class _Search:
         self._correct_working_memory()
         again = self._solved(scales)
         for name, placement in self._ranked(again)[:2]:
-            fastest = min(f.seconds for f in self._ran)
+            fastest = min(self._ran, key=lambda f: f.seconds)
             is_known = any(_same(f.placement, placement) for f in self._ran)
-            if not is_known and placement.value < fastest and time.monotonic() < end:
+            is_promising = placement.value < _placed_again(fastest.placement, again).value
+            if not is_known and is_promising and time.monotonic() < end:
                 self._ran.append(run_finalist(model, placement, workloads, name, limits, backend))
         fastest_first = sorted(range(len(self._ran)), key=lambda i: self._ran[i].seconds)
         for i in fastest_first[:CONFIRMED]:
@@ -166,8 +167,7 @@ class _Search:
         """The winner in its problem, with costs such that its prediction is what it took."""
         assert winner.placement.device_of_op is not None
         names = winner.placement.problem.cluster.device_names
-        problem = next(p.problem for p in again if p.problem.cluster.device_names == names)
-        predicted_s = checked_placement(problem, winner.placement.device_of_op, placer=self._placer).value
+        predicted_s = _placed_again(winner.placement, again).value
         scales = {n: scales.get(n, 1.0) * winner.seconds / predicted_s for n in [*names, "copies"]}
         solved = next(p for p in self._solved(scales) if p.problem.cluster.device_names == names)
         chosen = checked_placement(
@@ -232,6 +232,14 @@ class _Search:
 
 def _same(a: Placement, b: Placement) -> bool:
     return places_of(a) == places_of(b)
+
+
+def _placed_again(placement: Placement, solved: list[Placement]) -> Placement:
+    """The same placement in the problem with newer costs, of those that were solved."""
+    names = placement.problem.cluster.device_names
+    problem = next(p.problem for p in solved if p.problem.cluster.device_names == names)
+    assert placement.device_of_op is not None
+    return checked_placement(problem, placement.device_of_op, placer=placement.placer)
 
 
 def on_meta(model: Any) -> Any:

@@ -10,6 +10,7 @@ import copy
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -97,13 +98,13 @@ def measure_whole(model: Any, live: LiveModel, work: Workload, device: Any, back
     modules = dict(model.named_modules())
     clock = Clock(device, backend)
     places = [*live.units.paths, *live.units.containers]
-    plain_s, repeats = _plain_s(lambda: work.run(model), device, backend)
+    plain_s, repeats = _plain_s(partial(work.run, model), device, backend)
     clock.attach((path, modules[path]) for path in places)
     samples: list[dict[str, float]] = []
     try:
-        for _ in range(repeats):
+        for turn in range(repeats):
             clock.start()
-            work.run(model)
+            work.run(model, turn)
             samples.append(clock.exclusive_s())
     finally:
         clock.detach()
@@ -264,7 +265,7 @@ def _visit(
             submodules = dict(module.named_modules())
             state = caches.CacheState(held)
 
-            def run() -> None:
+            def run(_: int) -> None:
                 module(*args, **kwargs)
                 state.restore()
 
@@ -275,9 +276,9 @@ def _visit(
             samples: list[dict[str, float]] = []
             plain_s, repeats = _plain_s(run, device, backend)
             clock.attach((inner[p], submodules[inner[p]]) for p in inside)
-            for _ in range(repeats):
+            for turn in range(repeats):
                 clock.start()
-                run()
+                run(turn)
                 samples.append(clock.exclusive_s())
             extra = float(torch.cuda.max_memory_allocated(device) - before) if is_gpu else 0.0
     finally:
@@ -292,25 +293,25 @@ def _visit(
     return {name: median(values) * scale for name, values in found.items()}, extra
 
 
-def _plain_s(run: Callable[[], Any], device: Any, backend: Backend) -> tuple[float, int]:
+def _plain_s(run: Callable[[int], Any], device: Any, backend: Backend) -> tuple[float, int]:
     """Seconds of one run among several that follow each other, without a clock inside, and how many those were."""
     backend.wait(device)
-    for _ in range(WARM_UPS):
+    for turn in range(WARM_UPS):
         began = time.perf_counter()
-        run()
+        run(turn)
         backend.wait(device)
         last_s = time.perf_counter() - began
     repeats = int(min(MOST_REPEATS, max(2, ENOUGH_S / last_s)))
     if backend.is_gpu(device):
         began = time.perf_counter()
-        for _ in range(repeats):
-            run()
+        for turn in range(repeats):
+            run(turn)
         backend.wait(device)
         return (time.perf_counter() - began) / repeats, repeats
     samples = []
-    for _ in range(repeats):
+    for turn in range(repeats):
         began = time.perf_counter()
-        run()
+        run(turn)
         samples.append(time.perf_counter() - began)
     return median(samples), repeats
 

@@ -24,13 +24,21 @@ class Workload:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     count: float = 1.0
+    prompt: Any = None  # of decode: tokens to take the next one from
 
-    def run(self, model: Any) -> Any:
-        """One forward; a cache among the inputs is afterwards as it was before."""
+    def run(self, model: Any, turn: int = 0) -> Any:
+        """One forward; a cache among the inputs is afterwards as it was before.
+
+        Each ``turn`` decodes another token, as a decoder does: it may need other experts.
+        """
         state = CacheState([*self.args, *self.kwargs.values()])
+        kwargs = self.kwargs
+        if turn and self.prompt is not None:
+            at = -1 - turn % self.prompt.shape[1]
+            kwargs = {**kwargs, "input_ids": self.prompt[:, at, None]}
         try:
             with torch.no_grad():
-                return model(*self.args, **self.kwargs)
+                return model(*self.args, **kwargs)
         finally:
             state.restore()
 
@@ -91,7 +99,7 @@ def _decode(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], count: fl
     mask = kwargs.get("attention_mask")
     if isinstance(mask, torch.Tensor) and mask.dim() == 2:
         named["attention_mask"] = torch.cat([mask, mask.new_ones((mask.shape[0], 1))], dim=1)
-    return Workload("decode", (), named, count)
+    return Workload("decode", (), named, count, prompt=tokens)
 
 
 def _takes(model: Any, name: str) -> bool:
