@@ -26,13 +26,15 @@ import time
 import traceback
 from contextlib import nullcontext
 from pathlib import Path
+from statistics import median
 
 from h200_predicted_measured import setting_of
 
 CAPS = (1.0, 0.5, 0.25)
 PROMPT, PREFILL = 128, 512
 NOISE = 0.02
-RUNS_PER_TURN, SETTLING_RUNS = 4, 2
+RUNS_PER_TURN, SETTLING_RUNS, ROW_S = 4, 2, 8.0
+STEADY = 1.25  # the machine's own speed, slowest over fastest during a row
 
 
 def configurations(small: bool) -> dict:
@@ -76,7 +78,8 @@ def main() -> None:
     parser.add_argument("--caps", default=",".join(f"{c:g}" for c in CAPS))
     parser.add_argument("--phases", help="decode, prefill, forward; those of the model unless given")
     parser.add_argument("--seconds", type=float, default=300.0, help="for everything")
-    parser.add_argument("--repeats", type=int, default=32, help="of quick variants; a quarter of it turns")
+    parser.add_argument("--repeats", type=int, default=80, help="of quick variants, within 8 s a row")
+    parser.add_argument("--takes", type=int, default=1, help="of a row, while the machine's own speed changes under it")
     parser.add_argument("--small", action="store_true", help="tiny models")
     parser.add_argument("--pretend", action="store_true", help="tiny models and a GPU that is only a name")
     parser.add_argument("--resume", type=Path, nargs="*", default=[], help="results: what they hold is not run again")
@@ -140,7 +143,7 @@ def measure_all(options: argparse.Namespace) -> None:
                     break
                 row_start = time.monotonic()
                 try:
-                    row = measure_row(setting, cap, phase, end, options)
+                    row = steadiest_row(setting, cap, phase, end, options)
                     row["row_s"] = time.monotonic() - row_start
                     results["rows"].append(row)
                     print(table_line(row), flush=True)
@@ -189,6 +192,42 @@ def free() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+class Control:
+    """The machine's own speed, by two small jobs that never change: its processors may be shared with others."""
+
+    def __init__(self, gpu) -> None:
+        import torch
+
+        self.weights, self.vector = torch.ones(4096, 4096), torch.ones(4096)  # 64 MiB read by the host
+        self.counter = torch.zeros(8, device=gpu) if isinstance(gpu, torch.device) else torch.zeros(8)
+        self.gpu = isinstance(gpu, torch.device)
+        self.seconds: dict[str, list[float]] = {"host": [], "launches": []}
+
+    def take(self) -> None:
+        for name, job in (("host", self._read), ("launches", self._launch)):
+            samples = []
+            for _ in range(15):
+                began = time.perf_counter()
+                job()
+                samples.append(time.perf_counter() - began)
+            self.seconds[name].append(median(samples[3:]))
+
+    def drift(self) -> float:
+        """Slowest over fastest of the times it was taken."""
+        return max(max(s) / min(s) for s in self.seconds.values())
+
+    def _read(self) -> None:
+        _ = self.weights @ self.vector
+
+    def _launch(self) -> None:
+        import torch
+
+        for _ in range(300):
+            self.counter.add_(1)
+        if self.gpu:
+            torch.cuda.synchronize()
 
 
 class Setting:
@@ -307,12 +346,29 @@ def checked(backend):
     return nullcontext() if isinstance(backend, TorchBackend) else backend
 
 
+def steadiest_row(setting, cap, phase, end, options) -> dict:
+    """A row; taken again where the machine's own speed changed under it, and then the steadiest take."""
+    takes = []
+    while len(takes) < options.takes:
+        began = time.monotonic()
+        takes.append(measure_row(setting, cap, phase, end, options))
+        free()
+        is_steady = takes[-1]["drift"] <= STEADY
+        if is_steady or 2 * time.monotonic() - began > end:
+            break
+        print(f"  {setting.name} {cap:.0%} {phase}: the machine changed by {takes[-1]['drift']:.2f}x", flush=True)
+    row = min(takes, key=lambda r: r["drift"])
+    row["takes"] = [[t["drift"], t["predicted_s"], t["measured"]["ours"][0]] for t in takes]
+    return row
+
+
 def measure_row(setting, cap, phase, end, options) -> dict:
     import torch
 
     import placewright.torch as live
     from placewright.execute.measure import compare, measure_in_turns
 
+    control = Control(setting.gpu)
     variants, notes = {"all CPU": Variant(setting, phase, setting.on_cpu, "cpu")}, {}
     base_bytes = 0
     if setting.gpu:
@@ -325,12 +381,14 @@ def measure_row(setting, cap, phase, end, options) -> dict:
         need = float(setting.bytes)
     limit = cap * need
     working = (whole.peak_bytes if setting.gpu else 0) + 0.02 * limit
+    control.take()
     start = time.monotonic()
     ours_model = clone(setting.on_cpu)
     settings = {"memory": {"cuda:0": limit}, "devices": ["cuda:0", "cpu"]} if setting.gpu else {}
     with checked(setting.backend):
         placement = live.fit(ours_model, setting.inputs(phase), phase=phase, backend=setting.backend, **settings)
     fit_s = time.monotonic() - start
+    control.take()
     before = torch.cuda.memory_allocated() if setting.gpu else 0
     live.dispatch(ours_model, placement, backend=setting.backend)
     held = torch.cuda.memory_allocated() - before if setting.gpu else 0
@@ -365,15 +423,17 @@ def measure_row(setting, cap, phase, end, options) -> dict:
     slow = {n: v for n, v in variants.items() if v.seconds > 0.25}
     quick = {n: v for n, v in variants.items() if n not in slow}
     timings = {}
+    control.take()
     if quick:
-        turns = max(1, options.repeats // RUNS_PER_TURN)
+        turns, row_end = max(1, options.repeats // RUNS_PER_TURN), min(end, time.monotonic() + ROW_S)
         timings = measure_in_turns(
             quick, turns, 0, runs_per_turn=RUNS_PER_TURN, settling_runs=SETTLING_RUNS,
-            should_stop=lambda: time.monotonic() > end,
+            should_stop=lambda: time.monotonic() > row_end,
         )  # fmt: skip
+    control.take()
     if slow:
         together = {**slow, **({"ours": variants["ours"]} if "ours" not in slow else {})}
-        rounds = int(max(3, min(options.repeats, 8.0 / sum(v.seconds for v in together.values()))))
+        rounds = int(max(3, min(options.repeats, ROW_S / sum(v.seconds for v in together.values()))))
         again = measure_in_turns(together, rounds, 1, should_stop=lambda: time.monotonic() > end)
         timings = {**again, **timings}
     placed = placement.summary()
@@ -384,6 +444,7 @@ def measure_row(setting, cap, phase, end, options) -> dict:
         "fit_measured": dict(placement.measured or {}), "peak_bytes": peaks, "notes": notes,
         "devices": [[d[k] for k in ("name", "memory_bytes", "memory_limit_bytes", "ops")] for d in placed["devices"]],
         "places": grouped(placement), "differences": differences,
+        "drift": control.drift(), "control_s": control.seconds,
         "measured": {n: [t.median_s, t.low_s, t.high_s, len(t.samples_s)] for n, t in timings.items()},
     }  # fmt: skip
     row["against"] = {
@@ -480,10 +541,12 @@ def table(results: dict) -> str:
         "# Live models under a cap of GPU memory", "",
         f"{results.get('device')}, {results.get('machine')}, {results.get('versions')}. `{results.get('command')}`", "",
         "Median ms of runs in turns. 'Slower' names variants that ours is slower than, beyond noise and 2%. Difference "
-        "of logits: ours to all CPU, ours to all GPU (all CPU to all GPU), greatest, over the logits' spread.", "",
+        "of logits: ours to all CPU, ours to all GPU (all CPU to all GPU), greatest, over the logits' spread. Drift: "
+        "the machine's own speed while the row was taken, slowest over fastest; how many takes it needed.", "",
         "| model | GPU memory | phase | all CPU | all GPU | Accelerate | layers by hand | blocks by hand | ours "
-        "| predicted | error | our choice | slower than | ours against Accelerate | difference of logits | fit s |",
-        "| --- " * 16 + "|",
+        "| predicted | error | our choice | slower than | ours against Accelerate | difference of logits | fit s "
+        "| drift |",
+        "| --- " * 17 + "|",
     ]  # fmt: skip
     return "\n".join([*lines, *(table_line(r) for r in results["rows"])])
 
@@ -503,6 +566,7 @@ def table_line(row: dict) -> str:
         ", ".join(row["is_slower_than"]) or "none", faster,
         "{:.0e}, {:.0e} ({:.0e})".format(*row["differences"]["ours"], row["differences"]["CPU and GPU"][0]),
         f"{row['fit_s']:.0f}",
+        f"{row['drift']:.2f}x, {len(row['takes'])}" if "drift" in row else "not noted",
     ]  # fmt: skip
     return "| " + " | ".join(cells) + " |"
 

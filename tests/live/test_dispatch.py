@@ -15,6 +15,7 @@ from live_models import (
 )
 
 from placewright.errors import InputError
+from placewright.live.candidates import everything_on
 from placewright.live.dispatch import ATTRIBUTE, dispatch, places_of, undispatch
 from placewright.placement import Placement, checked_placement
 from placewright.testing.tagged_devices import MixedDevicesError, TaggedDevices
@@ -85,6 +86,20 @@ def test_a_placement_on_one_device_wraps_no_unit() -> None:
     alone = checked_placement(problem, 0 * placement.device_of_op + 1, placer="all on the CPU")
     dispatched(model, alone, ids)
     assert not any("forward" in vars(m) for m in model.modules())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_whole_model_away_from_its_caller_wraps_the_root_alone(name: str) -> None:
+    model, ids = make_model(name), tokens()
+    with torch.no_grad():
+        expected = model(input_ids=ids)
+    problem = made_up_problem(model, "forward", {"input_ids": ids})
+    devices = dispatched(model, checked_placement(problem, everything_on(problem, "cuda:0"), placer="x"), ids)
+    assert [n for n, m in model.named_modules() if "forward" in vars(m)] == [""]
+    with devices, torch.no_grad():
+        result = model(input_ids=ids)
+    assert torch.equal(result[0], expected[0])
+    assert devices.device_of(result[0]) == "cpu"
 
 
 @pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])

@@ -13,7 +13,7 @@ from placewright.errors import InputError
 from placewright.live import METADATA
 from placewright.live.candidates import everything_on
 from placewright.live.dispatch import ATTRIBUTE, STREAMED, places_of
-from placewright.live.finalists import Finalist, calibrated_scales, timed
+from placewright.live.finalists import Finalist, calibrated_scales, simplest_of_the_fastest, timed
 from placewright.live.fit import _Search
 from placewright.live.live_problem import CostTable, Place
 from placewright.live.transfer import TorchBackend
@@ -222,6 +222,18 @@ def test_runs_of_a_candidate_follow_each_other_and_decode_different_tokens() -> 
     samples = timed(partial(work.run, model), [torch.device("cpu")], TorchBackend())
     assert len(seen) == len(samples) + 2
     assert seen == [int(prompt[0, -1 - turn % prompt.shape[1]]) for turn in range(len(seen))]
+
+
+def test_of_equally_fast_candidates_the_one_with_fewest_crossings_is_named() -> None:
+    problem = made_up_problem(make_model("bert"), "forward", {"input_ids": tokens()})
+    whole = checked_placement(problem, everything_on(problem, "cuda:0"), placer="x")
+    device = everything_on(problem, "cuda:0")
+    device[problem.n_ops // 2] = problem.cluster.device_names.index("cpu")
+    split = checked_placement(problem, device, placer="x")
+    near = [Finalist("split", split, 1.00), Finalist("whole", whole, 1.02)]
+    assert simplest_of_the_fastest(near).name == "whole"
+    far = [Finalist("split", split, 1.00), Finalist("whole", whole, 1.10), Finalist("failed", whole, float("inf"))]
+    assert simplest_of_the_fastest(far).name == "split"
 
 
 def test_a_model_without_own_code_is_on_the_device_of_its_units() -> None:

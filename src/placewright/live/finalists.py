@@ -20,6 +20,7 @@ from placewright.placement import Placement
 
 FEWEST, MOST = 7, 60  # runs of a quick candidate
 QUICK_S, ENOUGH_S = 0.3, 1.5  # of such runs; of slow ones, after three
+NOISE = 0.03  # between repeated runs of one candidate
 TRUST = 0.5  # how strongly scales are held at 1
 
 
@@ -103,6 +104,19 @@ def timed(run: Callable[[int], Any], devices: list[Any], backend: Backend) -> li
 def confirmed(finalist: Finalist, again: Finalist) -> Finalist:
     """Of two rounds the mean: the fastest of the first was lucky, too."""
     return replace(again, seconds=(finalist.seconds + again.seconds) / 2)
+
+
+def simplest_of_the_fastest(finalists: list[Finalist]) -> Finalist:
+    """Of those as fast as the fastest within noise the one with the fewest crossings, then the fastest."""
+    fastest_s = min(f.seconds for f in finalists)
+    close = [f for f in finalists if f.seconds <= fastest_s * (1 + NOISE)]
+    return min(close, key=lambda f: (_crossings(f.placement), f.seconds))
+
+
+def _crossings(placement: Placement) -> int:
+    graph, device = placement.problem.graph, placement.device_of_op
+    assert device is not None
+    return int((device[graph.edge_producer] != device[graph.consumer_op]).sum())
 
 
 def calibrated_scales(finalists: list[Finalist]) -> dict[str, float]:

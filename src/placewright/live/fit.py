@@ -19,7 +19,7 @@ from placewright.live import METADATA
 from placewright.live.analyse import analyse
 from placewright.live.candidates import by_hand
 from placewright.live.dispatch import DISK, STREAMED, compute_device, places_of, undispatch
-from placewright.live.finalists import Finalist, calibrated_scales, confirmed, run_finalist
+from placewright.live.finalists import Finalist, calibrated_scales, confirmed, run_finalist, simplest_of_the_fastest
 from placewright.live.live_problem import MARGIN, CostTable, Place, disk_costs, live_problem, streamed_costs
 from placewright.live.measure import Costs, measure_copies, measure_streaming, measure_visits, measure_whole
 from placewright.live.modelled import modelled_table
@@ -137,7 +137,7 @@ class _Search:
             if np.isfinite(close.seconds) and time.monotonic() < end:
                 repeated = run_finalist(model, close.placement, workloads, close.name, limits, backend)
                 self._ran[i] = confirmed(close, repeated)
-        winner = min(self._ran, key=lambda f: f.seconds)
+        winner = simplest_of_the_fastest(self._ran)
         if not np.isfinite(winner.seconds):
             raise InputError(f"no candidate could be run; the first: {winner.why}")
         return self._named(winner, again, scales, first_predicted_s)
