@@ -58,6 +58,18 @@ def test_an_unknown_runtime_is_bad_input(capsys: pytest.CaptureFixture[str], tmp
     assert "unknown runtime 'tensorflow'" in capsys.readouterr().err
 
 
+def test_cuda_graphs_are_for_torch_and_without_a_gpu_it_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = str(tmp_path / "placement.json")
+    assert command_line(["place", MODEL, "--cluster", "cores:2", "--placer", "single", "-o", file, "--quiet"]) == 0
+    run = ["run", MODEL, file, "--cluster", "cores:2", "--repeats", "1", "--cuda-graphs", "--runtime"]
+    assert command_line([*run, "openvino"]) == 2
+    assert "this one is run by openvino" in capsys.readouterr().err
+    assert command_line([*run, "torch"]) == 0
+    assert "without CUDA graphs: nothing to record" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_placement_on_one_device_is_not_compared_with_a_second_start_of_itself() -> None:
     model = open_live(MODEL, "torch")
     problem = pw.load(MODEL, cluster="cores:2")

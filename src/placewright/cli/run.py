@@ -12,6 +12,7 @@ import typer
 from placewright.cli import options as o
 from placewright.cli.completing import completer, runtimes
 from placewright.cli.guidance import next_steps
+from placewright.errors import InputError
 
 if TYPE_CHECKING:
     from placewright.cluster import Cluster
@@ -39,6 +40,9 @@ def run(
     tolerance: Annotated[
         float, typer.Option("--tolerance", min=0.0, help="of --bisect: relative to an output's largest magnitude")
     ] = 1e-4,
+    cuda_graphs: Annotated[
+        bool, typer.Option("--cuda-graphs", help="torch: record what runs on CUDA devices, of all variants")
+    ] = False,
     shape: o.Shape = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -64,7 +68,10 @@ def run(
 
     placed = o.open_placed(placement, model, cluster, profile, shape, objective, execution)
     problem = placed.problem
-    live = open_live(model, runtime or _likely_runtime(placed, model), parse_shapes(shape or []))
+    if cuda_graphs and problem.execution == "pipeline":
+        raise InputError("--cuda-graphs is for the latency of one sample; stages of a pipeline run without")
+    likely = runtime or _likely_runtime(placed, model)
+    live = open_live(model, likely, parse_shapes(shape or []), cuda_graphs=cuda_graphs)
     if bisect:
         _show_bisection(bisect_placement(live, placed, tolerance=tolerance), problem.cluster, as_json)
         return
@@ -144,7 +151,7 @@ def _show(result: Any) -> None:
     off = result.measured.median_s / result.predicted_s - 1 if result.predicted_s else 0.0
     console.print(
         f"predicted {time_text(result.predicted_s)}, measured {time_text(result.measured.median_s)} ({off:+.1%}); "
-        f"{result.segments} segments; compiled in {result.compile_s:.1f} s; {result.runtime}",
+        f"{result.segments} segments; compiled in {result.compile_s:.1f} s; {result.runtime} {result.note}".rstrip(),
         highlight=False,
     )
     for error in result.outputs:

@@ -40,14 +40,23 @@ class LiveModel(NamedTuple):
     model: Any = None  # the runtime's own object
 
 
-def open_live(model: str, runtime: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> LiveModel:
-    """Open ``zoo:NAME`` or a model file in a runtime; inputs are random where the model brings none along."""
+def open_live(
+    model: str, runtime: str, shapes: Mapping[str, tuple[int, ...]] | None = None, *, cuda_graphs: bool = False
+) -> LiveModel:
+    """Open ``zoo:NAME`` or a model file in a runtime; inputs are random where the model brings none along.
+
+    ``cuda_graphs`` lets torch record what runs on CUDA devices, so that it is launched at once.
+    """
     if runtime not in RUNTIMES:
         raise InputError(f"unknown runtime '{shown(runtime)}', expected {', '.join(RUNTIMES)}")
     for package in (runtime, "onnx_ir") if runtime == "onnxruntime" else (runtime,):
         if find_spec(package) is None:
             raise MissingExtraError(package, "onnx" if runtime == "onnxruntime" else runtime)
-    opener = {"openvino": _open_openvino, "torch": _open_torch, "onnxruntime": _open_onnxruntime}[runtime]
+    if runtime == "torch":
+        return _open_torch(model, cuda_graphs)
+    if cuda_graphs:
+        raise InputError(f"CUDA graphs are for models that torch runs; this one is run by {runtime}")
+    opener = {"openvino": _open_openvino, "onnxruntime": _open_onnxruntime}[runtime]
     return opener(model, shapes or {})
 
 
@@ -91,7 +100,7 @@ def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveMod
     )
 
 
-def _open_torch(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
+def _open_torch(model: str, cuda_graphs: bool) -> LiveModel:
     import torch
 
     from placewright.execute.torch import TorchRun
@@ -122,7 +131,7 @@ def _open_torch(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
         read_model(program, {}),
         inputs,
         lambda devices, cluster, starts: Listed(
-            program, devices, _torch_devices(cluster), starts, threads=_threads(cluster)
+            program, devices, _torch_devices(cluster), starts, use_graphs=cuda_graphs, threads=_threads(cluster)
         ),
         lambda devices, stage, cluster: staged_torch(
             program, devices, stage, _torch_devices(cluster), _threads(cluster)

@@ -33,6 +33,7 @@ class RunResult(NamedTuple):
     outputs: tuple[OutputError, ...]
     stages: tuple[StageTimes, ...]
     segments: int
+    note: str = ""  # of the runtime
 
     @property
     def measured(self) -> Timing:
@@ -109,6 +110,7 @@ def run_placement(
             outputs=errors,
             stages=(),
             segments=int(getattr(ours, "n_segments", 0)),
+            note=str(getattr(ours, "note", "")),
         )
 
 

@@ -70,6 +70,7 @@ class TorchRun:
         self._threads = [own_threads(n, d, threads) for n, d in zip(self._names, self._torch, strict=True)]
         self._lock = threading.Lock()
         self._errors: list[str] = []
+        self._wants_graphs = use_graphs
         self._use_graphs = use_graphs and any(d.type == "cuda" for d in self._torch)
         self._copies_outputs = copies_outputs
         self.graph_failure = ""
@@ -110,6 +111,15 @@ class TorchRun:
     def uses_graphs(self) -> bool:
         """Whether CUDA graphs are in use, once a sample has run."""
         return bool(self._replays)
+
+    @property
+    def note(self) -> str:
+        """What became of a wish for CUDA graphs, once a sample has run."""
+        if not self._wants_graphs:
+            return ""
+        return (
+            "as CUDA graphs" if self._replays else f"without CUDA graphs: {self.graph_failure or 'nothing to record'}"
+        )
 
     def __call__(self, *inputs: Any) -> list[Any]:
         with self._lock:
