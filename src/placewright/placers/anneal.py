@@ -6,7 +6,7 @@ import numpy as np
 
 from placewright.budget import Budget
 from placewright.evaluate import evaluate_many
-from placewright.placers.annealing.sampling import sample_and_anneal
+from placewright.placers.annealing.sampling import sample_and_anneal, samples_help
 from placewright.placers.annealing.search import Point, anneal_from
 from placewright.placers.base import Found, Placer, best_single_device
 from placewright.placers.greedy import GreedyPlacer
@@ -41,7 +41,7 @@ class AnnealPlacer(Placer):
         starts = starting_points(problem, budget.part(START_SHARE * budget.remaining_s()), seed)
         if not starts:
             return Found(None, note="no placement to start from was found")
-        if problem.execution == "calls":
+        if samples_help(problem, starts[0][1]):
             return sample_and_anneal(problem, starts, budget, seed)
         result = anneal_from(problem, [point for point, _ in starts], budget, seed)
         best, value = result.best, result.value

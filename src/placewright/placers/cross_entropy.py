@@ -24,5 +24,7 @@ class CrossEntropyPlacer(Placer):
         AnnealPlacer().warm_up(problem)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
+        if problem.execution != "sequential":
+            return AnnealPlacer().search(problem, budget, seed)  # which samples where that helps
         starts = starting_points(problem, budget.part(START_SHARE * budget.remaining_s()), seed)
         return sample_and_anneal(problem, starts, budget, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from placewright.budget import Budget
 from placewright.evaluate import evaluate_many
 from placewright.evaluate.batch import cpu_count
 from placewright.placers.assignment.partition import SECONDS_PER_UNIT
-from placewright.placers.assignment.search import fitting_cycle, local_search, published_descent
+from placewright.placers.assignment.search import CycleLengths, fitting_cycle, local_search, published_descent
 from placewright.placers.assignment.view import assignment_view
 from placewright.placers.base import Found, Placer
 from placewright.placers.exact.dp import DpPlacer
@@ -51,7 +51,7 @@ class LocalSearchPlacer(Placer):
                 view.to_ops(found.device_of_unit) if found.device_of_unit is not None else None, found.iterations
             )
         starts = _starts(problem, budget, seed)
-        cycle = None if budget.evaluations else _cycle(problem, budget.remaining_s())
+        plan = None if budget.evaluations else _plan(problem, budget.remaining_s())
         result = local_search(
             view.units,
             problem.schedule,
@@ -61,7 +61,8 @@ class LocalSearchPlacer(Placer):
             seconds=budget.remaining_s(),
             iterations=budget.evaluations,
             threads=cpu_count(),
-            cycle=cycle,
+            cycle=None if plan is None else plan.cycle,
+            lengths=None if plan is None else plan.lengths,
             should_stop=budget.expired,
             on_improve=lambda _, value: budget.report(value),
         )
@@ -70,17 +71,23 @@ class LocalSearchPlacer(Placer):
         return _found(device, result.iterations)
 
 
-def _cycle(problem: Problem, seconds: float) -> int:
-    """How long to cool for the first time; found once for about as much time, so that all runs take the same way."""
-    known = _known_cycles(problem)
+class _Plan(NamedTuple):
+    cycle: int  # iterations of the first cooling
+    lengths: CycleLengths  # of later ones
+
+
+def _plan(problem: Problem, seconds: float) -> _Plan:
+    """How long to cool; found once for about as much time, so that all runs take the same way."""
+    known = _known_plans(problem)
     key = round(math.log2(max(seconds, 1e-9)))
     if key not in known:
-        known[key] = fitting_cycle(assignment_view(problem).units, problem.schedule, problem.communication, seconds)
+        units = assignment_view(problem).units
+        known[key] = _Plan(fitting_cycle(units, problem.schedule, problem.communication, seconds), {})
     return known[key]
 
 
 @once_per_problem
-def _known_cycles(problem: Problem) -> dict[int, int]:
+def _known_plans(problem: Problem) -> dict[int, _Plan]:
     return {}
 
 
