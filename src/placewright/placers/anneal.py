@@ -20,7 +20,8 @@ _RANDOM_STARTS = 20
 
 
 class AnnealPlacer(Placer):
-    """Chains on all cores, started from list schedules, topological fills, single devices and random placements.
+    """Chains on all cores, started from list schedules, topological fills, single devices and random placements, or
+    from the best of many samples where :func:`samples_help`.
 
     Under ``overlap`` the order of the ops is searched together with their devices. With ``budget.evaluations`` the
     result depends on the seed alone; without, the temperature falls with the time.

@@ -89,12 +89,15 @@ def _plan(problem: Problem, budget: Budget, seed: int) -> _Plan:
     known = _known_plans(problem)
     seconds = budget.remaining_s()
     key = (seed, round(math.log2(max(seconds, 1e-9))))
-    if key not in known:
-        rows = _constructed(problem, budget, seed)
-        left_s, units = budget.remaining_s(), assignment_view(problem).units
-        cycle = fitting_cycle(units, problem.schedule, problem.communication, left_s)
-        known[key] = _Plan(rows, seconds - left_s, cycle, {})
-    return known[key]
+    if key in known:
+        return known[key]
+    rows = _constructed(problem, budget, seed)
+    left_s, units = budget.remaining_s(), assignment_view(problem).units
+    cycle = fitting_cycle(units, problem.schedule, problem.communication, left_s)
+    plan = _Plan(rows, min(seconds - left_s, FIRST_SHARE * seconds), cycle, {})
+    if not budget.expired():  # what an interrupt cut short is no example
+        known[key] = plan
+    return plan
 
 
 @once_per_problem
