@@ -197,20 +197,20 @@ class _Search:
         """
         known = _known_speeds(self.problem)
         key = (self.n_starts, len(chosen), self.threads, self.loads_only, round(math.log2(max(seconds, 1e-9))))
-        if key in known:
-            return known[key]
-        kept = [[getattr(c, name).copy() for name in _STATE] for c in self.chains]
-        steps, took = 4, 0.0
-        while took < seconds / 6:
-            steps *= 4
-            began = time.monotonic()
-            self._all_steps(chosen, steps, temperature, temperature)
-            took = time.monotonic() - began
-        for i, arrays in enumerate(kept):
-            for name, array in zip(_STATE, arrays, strict=True):
-                getattr(self.chains[i], name)[:] = array
-            self._start(i)
-        known[key] = steps / max(took, 1e-9)
+        if key not in known:
+            kept = [[getattr(c, name).copy() for name in _STATE] for c in self.chains]
+            steps, took = 4, 0.0
+            while took < seconds / 6:
+                steps *= 4
+                began = time.monotonic()
+                self._all_steps(chosen, steps, temperature, temperature)
+                took = time.monotonic() - began
+            for chain, arrays in zip(self.chains, kept, strict=True):
+                for name, array in zip(_STATE, arrays, strict=True):
+                    getattr(chain, name)[:] = array
+            known[key] = steps / max(took, 1e-9)
+        for i in range(len(self.chains)):
+            self._start(i)  # measured or not: sums that were followed differ from new ones in the last digits
         return known[key]
 
     def result(self) -> Annealed:
