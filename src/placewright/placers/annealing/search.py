@@ -151,7 +151,7 @@ class _Search:
         first_steps, again, exchanged, best, idle = pace.steps, 0, 0, math.inf, 0
         seconds, taken = budget.remaining_s(), 0
         while not budget.expired():
-            before, steps = pace.share, pace.next_steps(None if most or again else budget.remaining_s())
+            before, steps = pace.share, pace.next_steps(None if most else budget.remaining_s())
             if most:
                 pace.share = min(1.0, (self.evaluations + steps * len(self.chains)) / most)
             taken += steps
