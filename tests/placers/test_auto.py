@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from placewright import load, place
 from placewright.budget import Budget, Incumbent
 from placewright.placers import get_placer
+from placewright.placers.anneal import AnnealPlacer
 from placewright.placers.auto import PLANS, graph_width, plan_for
 from placewright.problem import EXECUTIONS, Execution
 from placewright.testing.problems import random_problem
@@ -22,6 +24,27 @@ def test_never_worse_than_its_members(execution: Execution, seed: int) -> None:
     members = [get_placer(step.placer) for step in plan_for(problem)]
     best = min(m.place(problem, Budget(3, evaluations=2000), 0).value for m in members)
     assert get_placer("auto").place(problem, Budget(3, evaluations=2000), 0).value <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("execution", ["overlap", "calls"])
+def test_where_one_search_leads_its_answer_is_that_of_the_search_alone(execution: Execution) -> None:
+    problem = load("zoo:layered?ops=300&width=40", cluster="laptop-npu", execution=execution)
+    auto, alone = (get_placer(name).place(problem, Budget(60, evaluations=3000), 2) for name in ("auto", "anneal"))
+    assert auto.device_of_op is not None
+    assert alone.device_of_op is not None
+    assert auto.value == alone.value
+    assert auto.device_of_op.tolist() == alone.device_of_op.tolist()
+    assert auto.note.startswith("ran anneal")
+
+
+def test_an_error_in_a_member_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(AnnealPlacer, "search", fail)
+    problem = random_problem(1, 300, 2, 2, "overlap")
+    with pytest.raises(ZeroDivisionError):
+        get_placer("auto").place(problem, Budget(5, evaluations=100), 0)
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -46,8 +69,11 @@ def test_programmes_are_left_out_where_the_time_would_not_do() -> None:
     problem = random_problem(1, 40, 2, 1, "pipeline").with_options(contiguous=False)
     assert [s.placer for s in plan_for(problem, 60.0)] == ["single", "topo", "local-search", "milp"]
     assert "milp" not in [s.placer for s in plan_for(problem, 1.0)]
-    unlike = random_problem(1, 40, 2, 2, "pipeline").with_options(contiguous=False)
-    assert "milp" in [s.placer for s in plan_for(unlike, 1.0)]
+    unlike = random_problem(2, 40, 2, 2, "pipeline").with_options(contiguous=False)
+    cheap, dear = (replace(unlike, tensor_copy_s=unlike.tensor_copy_s * f) for f in (1e-3, 1e3))
+    assert plan_for(cheap, 1.0)[0].placer == "milp"
+    assert "milp" not in [s.placer for s in plan_for(dear, 1.0)]
+    assert "milp" in [s.placer for s in plan_for(dear, 60.0)]
 
 
 def test_it_says_what_ran_and_why_it_stopped() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from placewright.budget import Budget
 from placewright.evaluate import evaluate_many
-from placewright.placers.annealing.sampling import sample_and_anneal
+from placewright.placers.annealing.sampling import sample_and_anneal, samples_help
 from placewright.placers.annealing.search import Point, anneal_from
 from placewright.placers.base import Found, Placer, best_single_device
 from placewright.placers.greedy import GreedyPlacer
@@ -20,7 +20,8 @@ _RANDOM_STARTS = 20
 
 
 class AnnealPlacer(Placer):
-    """Chains on all cores, started from list schedules, topological fills, single devices and random placements.
+    """Chains on all cores, started from list schedules, topological fills, single devices and random placements, or
+    from the best of many samples where :func:`samples_help`.
 
     Under ``overlap`` the order of the ops is searched together with their devices. With ``budget.evaluations`` the
     result depends on the seed alone; without, the temperature falls with the time.
@@ -41,7 +42,7 @@ class AnnealPlacer(Placer):
         starts = starting_points(problem, budget.part(START_SHARE * budget.remaining_s()), seed)
         if not starts:
             return Found(None, note="no placement to start from was found")
-        if problem.execution == "calls":
+        if samples_help(problem, starts[0][1]):
             return sample_and_anneal(problem, starts, budget, seed)
         result = anneal_from(problem, [point for point, _ in starts], budget, seed)
         best, value = result.best, result.value

@@ -8,14 +8,16 @@ from typing import NamedTuple
 
 from placewright.budget import Budget, Incumbent
 from placewright.graph import OpGraph
+from placewright.placers.assignment.anytime import copies_lead
+from placewright.placers.assignment.view import assignment_view
 from placewright.placers.base import Found, Placer
 from placewright.placers.exact.milp import MilpPlacer, has_programme
 from placewright.placers.registry import get_placer, get_placer_class, is_installed
 from placewright.problem import Problem
 
 _ANY_NUMBER = 1_000_000_000
-_PROGRAMME_S_PER_OP = 0.03  # with less time the programme of a pipeline with equal devices finds and proves nothing
-_UNLIKE_PROGRAMME_S_PER_OP = 0.005  # the same where no two devices are alike
+_PROGRAMME_S_PER_OP = 0.03  # with less time the programme of a pipeline finds no more than annealing, and proves little
+_EASY_PROGRAMME_S_PER_OP = 0.005  # the same where no two devices are alike and work counts for more than copies
 
 
 class Step(NamedTuple):
@@ -36,7 +38,9 @@ PLANS: dict[str, tuple[Step, ...]] = {
     # Proofs come soon or not at all, and not on wide graphs. Annealing begins with sampling.
     "calls": (Step("calls-exact", 0.25, max_width=16), Step("anneal")),
     "pipeline": (*_FLOOR, Step("dpl", 0.5), Step("dp"), Step("milp")),
-    "pipeline, not contiguous": (*_FLOOR, Step("local-search", 0.3), Step("milp")),
+    "pipeline, not contiguous, hard": (*_FLOOR, Step("local-search", 0.3), Step("milp")),
+    # The programme soon finds better than annealing does; it anneals beside that.
+    "pipeline, not contiguous, easy": (Step("milp"), *_FLOOR),
     # Too large for a programme, or too little time; the search begins with the best contiguous pipeline.
     "pipeline, not contiguous, large": (Step("local-search"), *_FLOOR),
 }
@@ -85,9 +89,10 @@ def plan_for(problem: Problem, seconds: float = math.inf) -> tuple[Step, ...]:
     steps = PLANS[problem.execution]
     if problem.execution == "pipeline" and not problem.contiguous:
         are_unlike = len(problem.cluster.device_groups()) == problem.n_devices
-        needed_s = problem.n_ops * (_UNLIKE_PROGRAMME_S_PER_OP if are_unlike else _PROGRAMME_S_PER_OP)
+        is_easy = are_unlike and not copies_lead(assignment_view(problem).units)
+        needed_s = problem.n_ops * (_EASY_PROGRAMME_S_PER_OP if is_easy else _PROGRAMME_S_PER_OP)
         can_prove = seconds >= needed_s and is_installed(MilpPlacer) and has_programme(problem)
-        steps = PLANS["pipeline, not contiguous" if can_prove else "pipeline, not contiguous, large"]
+        steps = PLANS[f"pipeline, not contiguous, {'large' if not can_prove else 'easy' if is_easy else 'hard'}"]
     width = graph_width(problem.graph) if any(s.max_width < _ANY_NUMBER for s in steps) else 0
     fitting = [s for s in steps if problem.n_ops <= s.max_ops and width <= s.max_width]
     return tuple(s for s in fitting if is_installed(get_placer_class(s.placer)))

@@ -12,8 +12,8 @@ from placewright.problem import Problem
 class CrossEntropyPlacer(Placer):
     """Sample placements, keep the best tenth, move the distributions towards them; then anneal the best.
 
-    Starts from constructive placements, which are also part of the first samples. The order of the ops stays that of
-    the best start until it is annealed. With ``budget.evaluations`` the result depends on the seed alone.
+    Starts from constructive placements, which are also part of the first samples. Under ``overlap`` and ``calls`` it is
+    the same search as ``anneal``. With ``budget.evaluations`` the result depends on the seed alone.
     """
 
     name = "cross-entropy"
@@ -24,5 +24,7 @@ class CrossEntropyPlacer(Placer):
         AnnealPlacer().warm_up(problem)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
+        if problem.execution != "sequential":
+            return AnnealPlacer().search(problem, budget, seed)  # which samples where that helps
         starts = starting_points(problem, budget.part(START_SHARE * budget.remaining_s()), seed)
         return sample_and_anneal(problem, starts, budget, seed)

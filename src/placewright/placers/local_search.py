@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from placewright.budget import Budget
 from placewright.evaluate import evaluate_many
 from placewright.evaluate.batch import cpu_count
 from placewright.placers.assignment.partition import SECONDS_PER_UNIT
-from placewright.placers.assignment.search import fitting_cycle, local_search, published_descent
+from placewright.placers.assignment.search import CycleLengths, fitting_cycle, local_search, published_descent
 from placewright.placers.assignment.view import assignment_view
 from placewright.placers.base import Found, Placer
 from placewright.placers.exact.dp import DpPlacer
@@ -50,18 +50,20 @@ class LocalSearchPlacer(Placer):
             return _found(
                 view.to_ops(found.device_of_unit) if found.device_of_unit is not None else None, found.iterations
             )
-        starts = _starts(problem, budget, seed)
-        cycle = None if budget.evaluations else _cycle(problem, budget.remaining_s())
+        seconds = budget.remaining_s()
+        plan = _plan(problem, budget, seed)
+        starts = _starts(problem, plan.constructed, budget)
         result = local_search(
             view.units,
             problem.schedule,
             problem.communication,
             starts=[view.to_units(start) for start in starts],
             seed=seed,
-            seconds=budget.remaining_s(),
+            seconds=min(budget.remaining_s(), seconds - plan.constructed_s),
             iterations=budget.evaluations,
             threads=cpu_count(),
-            cycle=cycle,
+            cycle=plan.cycle,
+            lengths=plan.lengths,
             should_stop=budget.expired,
             on_improve=lambda _, value: budget.report(value),
         )
@@ -70,29 +72,51 @@ class LocalSearchPlacer(Placer):
         return _found(device, result.iterations)
 
 
-def _cycle(problem: Problem, seconds: float) -> int:
-    """How long to cool for the first time; found once for about as much time, so that all runs take the same way."""
-    known = _known_cycles(problem)
-    key = round(math.log2(max(seconds, 1e-9)))
-    if key not in known:
-        known[key] = fitting_cycle(assignment_view(problem).units, problem.schedule, problem.communication, seconds)
-    return known[key]
+class _Plan(NamedTuple):
+    """What a run finds out about the problem. Later ones for about as much time take the same way, as far as time lets
+    them: starts that a clock cut short, and lengths from a speed that was measured, would differ.
+    """
+
+    constructed: list[NDArray[np.int32]]
+    constructed_s: float  # that took; later runs are as long as if it took them as much
+    cycle: int | None = None  # iterations of the first cooling
+    lengths: CycleLengths | None = None  # of later ones
+
+
+def _plan(problem: Problem, budget: Budget, seed: int) -> _Plan:
+    if budget.evaluations:
+        return _Plan(_constructed(problem, budget, seed), 0.0)
+    known = _known_plans(problem)
+    seconds = budget.remaining_s()
+    key = (seed, round(math.log2(max(seconds, 1e-9))))
+    if key in known:
+        return known[key]
+    rows = _constructed(problem, budget, seed)
+    left_s, units = budget.remaining_s(), assignment_view(problem).units
+    cycle = fitting_cycle(units, problem.schedule, problem.communication, left_s)
+    plan = _Plan(rows, min(seconds - left_s, FIRST_SHARE * seconds), cycle, {})
+    if not budget.expired():  # what an interrupt cut short is no example
+        known[key] = plan
+    return plan
 
 
 @once_per_problem
-def _known_cycles(problem: Problem) -> dict[int, int]:
+def _known_plans(problem: Problem) -> dict[tuple[int, int], _Plan]:
     return {}
 
 
-def _starts(problem: Problem, budget: Budget, seed: int) -> list[NDArray[np.int32]]:
-    """The best contiguous pipeline, a balanced partition and what others have found, best first."""
+def _constructed(problem: Problem, budget: Budget, seed: int) -> list[NDArray[np.int32]]:
+    """The best contiguous pipeline and a balanced partition."""
     placers: list[Placer] = [DpPlacer()]
     if is_installed(PartitionPlacer) and problem.n_ops * SECONDS_PER_UNIT < FIRST_SHARE * budget.seconds:
         placers.append(PartitionPlacer())
     part = budget.part(FIRST_SHARE * budget.seconds)
-    rows = [found for p in placers if (found := p.search(problem, part, seed).device_of_op) is not None]
-    if budget.incumbent is not None:
-        rows.append(budget.incumbent.device_of_op)
+    return [found for p in placers if (found := p.search(problem, part, seed).device_of_op) is not None]
+
+
+def _starts(problem: Problem, constructed: list[NDArray[np.int32]], budget: Budget) -> list[NDArray[np.int32]]:
+    """What was constructed and what others have found, best first."""
+    rows = constructed + ([] if budget.incumbent is None else [budget.incumbent.device_of_op])
     if not rows:
         return []
     result = evaluate_many(problem, np.array(rows))

@@ -5,15 +5,17 @@ import pytest
 
 import placewright as pw
 from placewright.budget import Budget
-from placewright.evaluate import check, evaluate, evaluate_many
+from placewright.evaluate import check, evaluate, evaluate_many, lower_bound
 from placewright.evaluate.calls import find_pieces, run_groups
 from placewright.placers import get_placer
+from placewright.placers.annealing import sampling
 from placewright.placers.annealing.calls_engine import change, keep, undo
 from placewright.placers.annealing.calls_state import critical_ops, new_calls_engine, rebuild
 from placewright.placers.annealing.engine import last_checkpoint, least_tails_s, new_engine, new_log, run
 from placewright.placers.annealing.loads import count_loads, move_op, new_loads, smooth_maxima, windows
 from placewright.placers.annealing.pace import Pace, planned
-from placewright.placers.annealing.search import Point, anneal_from, rank_of, work_prices
+from placewright.placers.annealing.sampling import samples_help
+from placewright.placers.annealing.search import Annealed, Point, _Search, anneal_from, rank_of, work_prices
 from placewright.placers.units import movable_units
 from placewright.problem import Execution, Problem
 from placewright.testing import random_problem
@@ -273,10 +275,44 @@ def test_the_critical_path_of_calls_takes_all_the_time() -> None:
     assert known > 20
 
 
-def test_under_calls_annealing_begins_with_samples_as_cross_entropy_does() -> None:
-    problem = some_problem(5, 40, "calls")
+@pytest.mark.parametrize("execution", ["calls", "overlap"])
+def test_annealing_samples_where_that_helps_and_cross_entropy_is_the_same_search(execution: Execution) -> None:
+    problem = some_problem(5, 40, execution)
     first, second = (
         get_placer(name).place(problem, Budget(60, evaluations=1500), 3) for name in ("anneal", "cross-entropy")
     )
     assert first.value == second.value
     assert first.evaluations == second.evaluations
+
+
+def test_samples_help_under_calls_and_near_the_bound_of_overlap() -> None:
+    small, large = (random_problem(1, n, 3, 3, "overlap") for n in (50, 4001))
+    assert samples_help(small, 1.1 * lower_bound(small))
+    assert not samples_help(small, 1.3 * lower_bound(small))
+    assert not samples_help(large, 1.1 * lower_bound(large))
+    assert samples_help(some_problem(1, 20, "calls"), np.inf)
+    assert not samples_help(some_problem(1, 20, "sequential"), 0.0)
+
+
+def test_an_interrupt_reaches_the_annealing_after_the_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, budget, seen = some_problem(1, 20, "calls"), Budget(60, evaluations=500), []
+
+    def note(problem: Problem, starts: list[Point], rest: Budget, seed: int) -> Annealed:
+        budget.interrupt()
+        seen.append((rest.expired(), rest.evaluations))
+        return Annealed(None, np.inf, 0)
+
+    monkeypatch.setattr(sampling, "anneal_from", note)
+    found = get_placer("anneal").search(problem, budget, 0)
+    assert found.device_of_op is not None
+    assert seen == [(True, 500 - found.evaluations)]
+
+
+def test_the_last_round_fills_the_time_and_is_remembered() -> None:
+    problem = some_problem(1, 20)
+    search = _Search(problem, [Point(np.zeros(20, dtype=np.int32))], 0, 1)
+    assert search._round(0, 100, 1000.0, 10.0) == 100
+    assert search._round(1, 100, 120.0, 10.0) == 114  # 95%
+    assert search._round(2, 100, 20.0, 10.0) == 19
+    again = _Search(problem, [Point(np.zeros(20, dtype=np.int32))], 0, 1)
+    assert [again._round(i, 100, 1e9, 10.0) for i in range(4)] == [100, 114, 19, 100]

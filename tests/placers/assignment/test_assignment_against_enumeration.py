@@ -15,10 +15,13 @@ from placewright.placers.assignment.pricing import SetProgramme, set_load, set_p
 from placewright.placers.assignment.search import (
     LONGEST_CYCLE,
     SHORTEST_CYCLE,
+    CycleLengths,
+    _Walk,
     fitting_cycle,
     local_search,
     published_descent,
 )
+from placewright.placers.assignment.search_kernels import problem_of
 from placewright.placers.assignment.units import evaluate, fold_directions, merge_units, units_from_ops
 
 MODES = [("1f1b", "added"), ("1f1b", "overlapped"), ("gpipe", "added"), ("gpipe", "overlapped")]
@@ -159,6 +162,20 @@ def test_a_cooling_is_as_long_as_the_time_and_the_problem_ask_for() -> None:
     local_search(units, iterations=1)  # compiled now, not measured
     assert fitting_cycle(units, "1f1b", "added", 0.0) == SHORTEST_CYCLE
     assert SHORTEST_CYCLE <= fitting_cycle(units, "1f1b", "added", 1e9) <= min(LONGEST_CYCLE, 1600 * 100)
+
+
+def test_the_last_cooling_ends_with_the_time_and_is_remembered() -> None:
+    units = random_units(5)
+    problem = problem_of(fold_directions(units), False, False)
+    first = local_search(units, iterations=1).device_of_unit
+    assert first is not None
+    lengths: CycleLengths = {}
+    for possible, expected in ((1.0, SHORTEST_CYCLE), (np.inf, SHORTEST_CYCLE)):
+        walk = _Walk(units, problem, first, 0, 10 * SHORTEST_CYCLE, 3, lengths)
+        walk.step(10 * SHORTEST_CYCLE)
+        walk.step(1, possible)
+        assert walk.cycle_iterations == expected
+    assert lengths == {(3, 1): SHORTEST_CYCLE}
 
 
 @pytest.mark.parametrize("seed", range(10))

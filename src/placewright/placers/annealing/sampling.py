@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.budget import Budget
-from placewright.evaluate import evaluate_many
+from placewright.evaluate import evaluate_many, lower_bound
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.annealing.search import Point, anneal_from
 from placewright.placers.base import Found
 from placewright.placers.units import movable_units
 from placewright.problem import Problem, once_per_problem
 
-SAMPLING_SHARE, CALLS_SAMPLING_SHARE = 0.7, 0.3  # of the time; the rest is for annealing
+SAMPLING_SHARE = {"overlap": 0.5, "sequential": 0.7, "calls": 0.3}  # of the time; the rest is for annealing
+MOST_SAMPLED_OPS, NEAR_THE_BOUND = 4000, 1.2  # where samples help under ``overlap``: value of the best start over bound
 ELITE, SMOOTHING = 0.1, 0.3  # share of the samples that teach, and how much they count against what was known
 START_TRUST = 0.9  # probability of the starts' devices at first
 LEAST_CHANCE = 0.02  # shared by all devices a unit may be on, so that none is forgotten
@@ -36,13 +37,26 @@ def sample_and_anneal(problem: Problem, starts: list[tuple[Point, float]], budge
     best = _sample(problem, starts, budget, seed)
     left = max(1, budget.evaluations - best.evaluations) if budget.evaluations else None
     others = [point for point, _ in starts] if problem.execution == "calls" else []  # sampling often leads astray there
-    annealed = anneal_from(problem, [best.point, *others], Budget(budget.remaining_s(), left), seed)
+    rest = budget.part(budget.remaining_s())
+    rest.evaluations = left
+    annealed = anneal_from(problem, [best.point, *others], rest, seed)
     evaluations = best.evaluations + annealed.evaluations
     if annealed.best is not None and annealed.value < best.value:
         best = _Best(annealed.best, annealed.value, evaluations)
     if math.isinf(best.value):
         return Found(None, evaluations=evaluations, note="no valid placement was met")
     return Found(best.point.device_of_op, priority=best.point.priority, evaluations=evaluations)
+
+
+def samples_help(problem: Problem, start_value: float) -> bool:
+    """Whether sampling before annealing does better than annealing alone, the best start given.
+
+    Under ``calls`` it does. Under ``overlap`` it does where devices limit the value more than copies do, so that list
+    schedules are near the bound already, and the graph is small enough for some hundred rounds of samples.
+    """
+    if problem.execution == "overlap":
+        return problem.n_ops <= MOST_SAMPLED_OPS and start_value <= NEAR_THE_BOUND * lower_bound(problem)
+    return problem.execution == "calls"
 
 
 class _Best(NamedTuple):
@@ -57,7 +71,7 @@ def _sample(problem: Problem, starts: list[tuple[Point, float]], budget: Budget,
     n_units, n_devices = units.allowed.shape
     first_op = np.unique(units.unit_of_op, return_index=True)[1]
     size = int(np.clip(_BATCH_CELLS // problem.n_ops, 8, _BATCH))
-    share = CALLS_SAMPLING_SHARE if problem.execution == "calls" else SAMPLING_SHARE
+    share = SAMPLING_SHARE[problem.execution]
     wanted = share * budget.evaluations if budget.evaluations else math.inf
     seconds = share * budget.remaining_s()
     key = (len(starts), round(math.log2(max(seconds, 1e-9))))

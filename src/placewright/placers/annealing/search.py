@@ -43,6 +43,7 @@ _LOAD_WEIGHT = 30.0  # of the busiest devices and channels in the score of some 
 _WORK_WEIGHT = 0.5  # of priced work in the score of the others
 _HEAT = 0.3  # share of the way on which many chains compete; the best ones are heated again and share the rest
 _FIRST_ROUND = 0.5  # of the time, at most, until the best chains are heated again and again
+_LAST_ROUND = 0.95  # of the time that is left then is planned with
 _EXCHANGES = 5  # times that the worst of these takes over the best one's placement
 _PRICE_STEPS = 200
 _LARGE = 4000  # ops from which on two chains compete per core, below there are four
@@ -148,10 +149,12 @@ class _Search:
             speed = self._speed(chosen, (_FIRST_SHARE * _LAST_SHARE) ** 0.5, 0.02 * budget.remaining_s())
             pace = planned(speed, _FIRST_ROUND * budget.remaining_s())
         first_steps, again, exchanged, best, idle = pace.steps, 0, 0, math.inf, 0
+        seconds, taken = budget.remaining_s(), 0
         while not budget.expired():
-            before, steps = pace.share, pace.next_steps(None if most or again else budget.remaining_s())
+            before, steps = pace.share, pace.next_steps(None if most else budget.remaining_s())
             if most:
                 pace.share = min(1.0, (self.evaluations + steps * len(self.chains)) / most)
+            taken += steps
             steps *= len(self.chains) // len(chosen)
             done = self._all_steps(chosen, steps, _heat(before), _heat(pace.share))
             self.evaluations += done
@@ -163,7 +166,9 @@ class _Search:
             if idle > 1000 or best <= goal or (most and self.evaluations >= most):
                 break  # no move is possible, none can be better, or all are made
             if pace.share >= 1 and not most:
-                pace = Pace(first_steps * 2 ** (again // 2) // 2, share=_HEAT)
+                left_s = budget.remaining_s()
+                possible = taken / max(seconds - left_s, 1e-9) * left_s
+                pace = Pace(self._round(again, first_steps * 2 ** (again // 2) // 2, possible, seconds), share=_HEAT)
                 again, exchanged = again + 1, 0
                 for i in chosen:
                     self._take_over(i, i)
@@ -175,6 +180,13 @@ class _Search:
                 exchanged += 1
                 self._exchange(chosen)
 
+    def _round(self, number: int, steps: int, possible: float, seconds: float) -> int:
+        """The steps of a round; the last one is made to cool down when the time ends. Found once, as speeds are."""
+        known = _known_rounds(self.problem)
+        key = (self.n_starts, self.threads, round(math.log2(max(seconds, 1e-9))), number)
+        is_last = possible < 1.5 * steps
+        return known.setdefault(key, max(1, int(_LAST_ROUND * possible)) if is_last else steps)
+
     def _all_steps(self, chosen: Sequence[int], steps: int, hot: float, cold: float) -> int:
         return sum(self.pool.map(partial(self._steps, steps=steps, hot=hot, cold=cold), chosen))
 
@@ -185,20 +197,20 @@ class _Search:
         """
         known = _known_speeds(self.problem)
         key = (self.n_starts, len(chosen), self.threads, self.loads_only, round(math.log2(max(seconds, 1e-9))))
-        if key in known:
-            return known[key]
-        kept = [[getattr(c, name).copy() for name in _STATE] for c in self.chains]
-        steps, took = 4, 0.0
-        while took < seconds / 6:
-            steps *= 4
-            began = time.monotonic()
-            self._all_steps(chosen, steps, temperature, temperature)
-            took = time.monotonic() - began
-        for i, arrays in enumerate(kept):
-            for name, array in zip(_STATE, arrays, strict=True):
-                getattr(self.chains[i], name)[:] = array
-            self._start(i)
-        known[key] = steps / max(took, 1e-9)
+        if key not in known:
+            kept = [[getattr(c, name).copy() for name in _STATE] for c in self.chains]
+            steps, took = 4, 0.0
+            while took < seconds / 6:
+                steps *= 4
+                began = time.monotonic()
+                self._all_steps(chosen, steps, temperature, temperature)
+                took = time.monotonic() - began
+            for chain, arrays in zip(self.chains, kept, strict=True):
+                for name, array in zip(_STATE, arrays, strict=True):
+                    getattr(chain, name)[:] = array
+            known[key] = steps / max(took, 1e-9)
+        for i in range(len(self.chains)):
+            self._start(i)  # measured or not: sums that were followed differ from new ones in the last digits
         return known[key]
 
     def result(self) -> Annealed:
@@ -263,6 +275,11 @@ class _Search:
 
 @once_per_problem
 def _known_speeds(problem: Problem) -> dict[tuple[int, int, int, bool, int], float]:
+    return {}
+
+
+@once_per_problem
+def _known_rounds(problem: Problem) -> dict[tuple[int, int, int, int], int]:
     return {}
 
 

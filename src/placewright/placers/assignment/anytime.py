@@ -201,9 +201,13 @@ def solver_for(units: Units, contiguity: Contiguity) -> Solver | None:
     cells = units.unit_count * units.device_count
     if contiguity != "none" or cells <= SMALL_CELLS:
         return "cpsat"
+    return "highs" if cells <= (LARGEST_COSTLY_HIGHS_CELLS if copies_lead(units) else LARGEST_HIGHS_CELLS) else None
+
+
+def copies_lead(units: Units) -> bool:
+    """Whether all copies together cost more than the work at its fastest."""
     work = (units.forward_time + units.backward_time).min(axis=1).sum()
-    moved = (units.tensor_in + units.tensor_out).max(axis=1, initial=0.0).sum()
-    return "highs" if cells <= (LARGEST_COSTLY_HIGHS_CELLS if moved > work else LARGEST_HIGHS_CELLS) else None
+    return bool((units.tensor_in + units.tensor_out).max(axis=1, initial=0.0).sum() > work)
 
 
 def _first_search(

@@ -25,7 +25,11 @@ CYCLE_CAUTION, CYCLE_UNIT = (
     0.85,
     2**0.25,
 )  # share of the time it is planned for; a plan is a power of the unit
+LAST_CYCLE = 0.95  # of what is possible in the time that is left, where that is less than half as much again as wanted
 FRESH_START_SHARE = 0.3  # of cooling cycles; the others continue from the best assignment
+
+
+CycleLengths = dict[tuple[int, int], int]  # iterations by thread and number of the cycle
 
 
 class SearchResult(NamedTuple):
@@ -40,8 +44,19 @@ class SearchResult(NamedTuple):
 class _Walk:
     """One annealing thread: cycles of cooling from the best assignment, reheated a little less or more each time."""
 
-    def __init__(self, units: Units, problem: Problem, start: IntArray, seed: int, cycle_iterations: int) -> None:
-        self.units, self.problem = units, problem
+    def __init__(
+        self,
+        units: Units,
+        problem: Problem,
+        start: IntArray,
+        seed: int,
+        cycle_iterations: int,
+        number: int = 0,
+        lengths: CycleLengths | None = None,
+    ) -> None:
+        self.units, self.problem, self.number = units, problem, number
+        self.lengths: CycleLengths = {} if lengths is None else lengths
+        self.cycles = 0
         self.state: State = new_state(problem, start, seed)
         self.cycle_iterations = cycle_iterations
         self.rng = np.random.default_rng(seed)
@@ -53,10 +68,10 @@ class _Walk:
     def value(self) -> float:
         return float(self.state.scalars[0])
 
-    def step(self, iterations: int) -> None:
-        """Run one piece of the current cycle, starting the next one when it is over."""
+    def step(self, iterations: int, possible: float = np.inf) -> None:
+        """Run one piece of the current cycle, starting the next one when it is over; so many are possible in all."""
         if self.progress >= 1.0:
-            self._restart()
+            self._restart(possible)
         share = min(iterations / self.cycle_iterations, 1.0 - self.progress)
         cold = 5e-5
         begin = self.hot * (cold / self.hot) ** self.progress
@@ -69,10 +84,14 @@ class _Walk:
             self.progress = 1.0
         self.done += count
 
-    def _restart(self) -> None:
+    def _restart(self, possible: float) -> None:
+        """Begin a cycle; the last one is made to cool down when the time ends."""
         self.progress = 0.0
+        self.cycles += 1
         self.hot = float(10.0 ** self.rng.uniform(-3.0, -1.0))
-        self.cycle_iterations = int(self.cycle_iterations * self.rng.uniform(0.7, 2.0))
+        wanted = int(self.cycle_iterations * self.rng.uniform(0.7, 2.0))
+        length = max(SHORTEST_CYCLE, int(LAST_CYCLE * possible)) if possible < 1.5 * wanted else wanted
+        self.cycle_iterations = self.lengths.setdefault((self.number, self.cycles), length)
         if self.rng.random() < FRESH_START_SHARE:
             self.state.device[:] = _random_runs(self.units, self.rng)
             self.hot = 0.1
@@ -93,6 +112,7 @@ def local_search(
     iterations: int | None = None,
     threads: int = 2,
     cycle: int | None = None,
+    lengths: CycleLengths | None = None,
     target: float = 0.0,
     should_stop: Callable[[], bool] = lambda: False,
     on_improve: Callable[[IntArray, float], None] | None = None,
@@ -100,7 +120,8 @@ def local_search(
     """Anneal until the deadline, `should_stop`, `target` is reached or `iterations` per thread are spent.
 
     With `iterations` (and no interruption) the result depends on the seed only. Without, every run with the same
-    `cycle` (iterations of the first cooling, see `fitting_cycle`) takes the same way.
+    `cycle` (iterations of the first cooling, see `fitting_cycle`) and the same `lengths` (of later ones, which the
+    first run notes there) takes the same way.
     """
     began = time.perf_counter()
     folded = units if objective == "gpipe" else fold_directions(units)
@@ -111,7 +132,12 @@ def local_search(
     while len(pool_of_starts) < threads:
         pool_of_starts.append(_spread(units, seed + len(pool_of_starts), False))
     cycle = cycle or _longest_cycle(units)
-    walks = [_Walk(units, problem, pool_of_starts[i], seed * 1000 + i, cycle) for i in range(threads)]
+    lengths = {} if lengths is None else lengths
+    walks = [
+        _Walk(units, problem, pool_of_starts[i], seed * 1000 + i, cycle, i, lengths if iterations is None else None)
+        for i in range(threads)
+    ]
+    walking = time.perf_counter()
     trace: list[tuple[float, float]] = []
     best = np.inf
     with ThreadPoolExecutor(threads) as pool:
@@ -127,7 +153,9 @@ def local_search(
             if left <= 0 or spent or should_stop() or best <= target:
                 break
             piece = PIECE_ITERATIONS if iterations is None else min(PIECE_ITERATIONS, iterations - walks[0].done)
-            list(pool.map(_Walk.step, walks, [piece] * len(walks)))
+            walked = time.perf_counter() - walking
+            possible = walks[0].done / walked * left if iterations is None and walks[0].done else np.inf
+            list(pool.map(_Walk.step, walks, [piece] * len(walks), [possible] * len(walks)))
             _share_best(walks)
     leader = min(walks, key=lambda walk: walk.value)
     found = leader.state.best.copy() if np.isfinite(leader.value) else None
