@@ -63,6 +63,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "undirected": {"directed": False},
     "no learning": {"learning_rate": 0.0},
     "no starts": {"starts": False},
+    "no sections": {"sections": False},
     "first come, first served": {"by_rank": False},
     "all clusters anew, our update": {"decide": "all"},
     "all clusters anew, eq. 14": {"decide": "all", "update": "eq14"},
