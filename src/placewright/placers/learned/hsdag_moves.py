@@ -160,10 +160,13 @@ class MoveLearner:
 
     def _good_enough(self, now: Place, best: Place, section: int) -> float:
         """From times up to this the search goes on, although they are worse: the way out of local optima."""
-        if not math.isfinite(self.trials.best_value) or not self.sections.compare(now, best, section):
+        valid_s, n = self.trials.best_value, self.sections.n_sections
+        if not math.isfinite(valid_s) or not self.sections.compare(now, best, section):
             return float(now.time_s[section])
-        band_s = BAND * (1 - self._progress) * self.trials.best_value / math.sqrt(self.sections.n_sections)
-        return max(float(now.time_s[section]), float(best.time_s[section]) + band_s)
+        best_s = (
+            valid_s if n == 1 else float(best.time_s[section])
+        )  # one section: the best score may be of an invalid one
+        return max(float(now.time_s[section]), best_s + BAND * (1 - self._progress) * valid_s / math.sqrt(n))
 
     def _judge_untried(self, most: int) -> Report:
         """Judge what was put together; where it is worse than it was guessed to be, go on from the best."""
