@@ -63,10 +63,11 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "undirected": {"directed": False},
     "no learning": {"learning_rate": 0.0},
     "no starts": {"starts": False},
+    "no sections": {"sections": False},
     "first come, first served": {"by_rank": False},
-    "all clusters anew, our update": {"decide": "all"},
-    "all clusters anew, eq. 14": {"decide": "all", "update": "eq14"},
-    "all clusters anew, released update": {"decide": "all", "update": "released"},
+    "all clusters anew, our update": {"decide": "all", "starts": False},
+    "all clusters anew, eq. 14": {"decide": "all", "starts": False, "update": "eq14"},
+    "all clusters anew, released update": {"decide": "all", "starts": False, "update": "released"},
 }
 
 

@@ -22,8 +22,8 @@ METHODS = {
     "rnn": "#7d8b99",
     "placeto": "#b7950b",
 }
-X, Y = (50, 2000), (0.005, 1.0)  # evaluations, share above the best known value
-X_TICKS, Y_TICKS = (50, 100, 200, 500, 1000, 2000), (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+X, Y = (50, 2000), (0.002, 1.0)  # evaluations, share above the best known value
+X_TICKS, Y_TICKS = (50, 100, 200, 500, 1000, 2000), (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 WIDTH, HEIGHT, LEFT, TOP, GAP = 330, 230, 48, 26, 56
 
 

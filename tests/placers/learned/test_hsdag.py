@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -283,8 +282,9 @@ def test_vocabularies_are_alphabetical_and_know_strangers() -> None:
     assert vocabulary.columns(["no such type"]).tolist() == [len(vocabulary.op_types)]
 
 
-def test_a_learner_resumes_exactly(tmp_path: Path) -> None:
-    problem = load("zoo:fork-join", cluster="laptop-npu")
+@pytest.mark.parametrize(("model", "cluster"), [("fork-join", "laptop-npu"), ("inception-v3", "flex170")])
+def test_a_learner_resumes_exactly(model: str, cluster: str) -> None:
+    problem = load(f"zoo:{model}", cluster=cluster)
     settings, vocabulary = settings_for("ours"), Vocabulary.of([problem.graph])
 
     def fresh() -> tuple[Any, Any, Any]:

@@ -50,6 +50,12 @@ def course_of(problem: Problem, device_of_op: IntArray, rank_s: FloatArray) -> C
     return Course(device, start, end, ready, tail, by_device, position, first, whole)
 
 
+def ends_s(problem: Problem, device_of_op: IntArray, rank_s: FloatArray) -> FloatArray:
+    """[ops]: when each op of a placement that was judged already under ``overlap`` ended."""
+    start, _ = _simulated(problem, device_of_op, rank_s)
+    return start + problem.op_device_time_s[np.arange(problem.n_ops), device_of_op]
+
+
 def _simulated(problem: Problem, device: IntArray, rank_s: FloatArray) -> tuple[FloatArray, FloatArray]:
     from placewright.evaluate.overlap import empty_record, simulate, workspace
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from typing import Any, NamedTuple
 
@@ -15,26 +14,22 @@ from placewright.budget import Budget
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.annealing.search import work_prices
 from placewright.placers.learned.course import overtakings
+from placewright.placers.learned.drawing import Drawer, Drawn
 from placewright.placers.learned.features import Vocabulary, node_features
 from placewright.placers.learned.groups import group_graph
 from placewright.placers.learned.hsdag_settings import Settings
 from placewright.placers.learned.moves import MOVE_WIDTH, STATE_WIDTH, Moves, MoveSpace, moved
 from placewright.placers.learned.network import MoveHead, StructureNet
-from placewright.placers.learned.rewards import Rewards, single_device_rows, ways_left
+from placewright.placers.learned.rewards import Judged, Rewards, single_device_rows, ways_left
+from placewright.placers.learned.sections import LEAST_GAIN, WIDE, Place, sections_of
 from placewright.placers.learned.training import OwnRandomness, Report, Trials, as_array, as_tensor
 from placewright.placers.lists.starts import constructive_starts
 from placewright.problem import Problem
 
-MORE_MOVES = (0.35, 0.1)  # chance of a second and of a third move in one trial
-DRAWS_PER_TRIAL = 4  # placements met before are not tried again, so more are drawn than needed
 LARGEST_GAIN, LARGEST_LOSS = 4.0, 0.0  # of one trial, in typical changes; losses teach nothing beyond "no gain"
 SCALE_MEMORY = 0.9
 SHARPNESS = 0.5  # of the chances of moves, against their odds of a gain
-LEAST_GAIN = 1e-9  # log-ratio: less is rounding
 REPLAYED = 256  # trials of the past in one update
-OVERTAKING = 0.25  # share of the trials that let an op overtake another one, and change nothing else
-SHIFTING, SHIFT = 0.4, 0.05  # share of the last trials that put a part forward or back, and by how much of the value
-KEEPING_ORDER = 0.5  # share of the other trials that keep the order of now; else the longest way left decides anew
 LARGEST_GUESS = (-0.01, 0.03)  # changes of the score as guessed, as shares of it; beyond, moves are alike
 BAND = 0.015  # placements so much worse than the best one are good enough to go on from, less and less
 STARTS_S = 60.0  # for list schedules; long, because what is left out for lack of time depends on the machine
@@ -52,13 +47,6 @@ class MovePolicy(nn.Module):
         self.head = MoveHead(settings.hidden, MOVE_WIDTH)
 
 
-class _Drawn(NamedTuple):
-    chosen: NDArray[np.int64]  # [trials, moves]: -1 for none
-    rows: IntArray  # [trials, groups]
-    rank_s: FloatArray | None  # [trials, ops]
-    is_alone: NDArray[np.bool_]  # [trials]: one move, nothing else
-
-
 class _Choice(NamedTuple):
     moves: Moves
     inputs: Tensor  # [moves, width]: what the head judges moves by
@@ -70,8 +58,9 @@ class _Choice(NamedTuple):
 class MoveLearner:
     """Searches one problem and teaches the policy on the way; several learners may share one policy.
 
-    One step: parse the graph, score all moves, draw some, judge the placements they lead to in one batch, reinforce
-    moves by the gain they brought, and go on from the best of them, if it is better or hardly worse than the best yet.
+    One step: parse the graph, score all moves, draw some for each section of the graph, judge the placements they lead
+    to in one batch, reinforce moves by the gain that they brought to their section, and go on from the best of each
+    section, if it is better or hardly worse than the best yet.
     """
 
     def __init__(
@@ -86,51 +75,114 @@ class MoveLearner:
         self._features = torch.from_numpy(node_features(problem, groups, vocabulary, settings.blocks))
         self._edges = torch.from_numpy(groups.edges)
         self._random, self._seed = OwnRandomness(seed), seed
-        self._device: IntArray | None = None
-        self._rank_s: FloatArray | None = None  # [ops]: the order, None: by the longest way left
+        self._now: Place | None = None
+        self._best: Place | None = None
+        self._untried: list[Place] = []  # to be judged next; the search goes on from the last one
         self._progress = 0.0  # share of the evaluations that are done
-        self._value, self._scale, self._whole = math.inf, 0.0, 0
-        self._seen: set[int] = set()
+        self._scale, self._whole = 0.0, 0
         self._memory: list[Tensor] = []
         self._gained: list[Tensor] = []
         self._ordered = rewards.has_order
+        needed_bytes = groups.memory_bytes.sum() + problem.arrays.live_bytes.sum()
+        has_limits = bool(problem.max_segments) or needed_bytes > problem.arrays.memory_limit_bytes.min()
+        self.sections = sections_of(problem, groups, apart=settings.sections and self._ordered and not has_limits)
+        self._drawer = Drawer(problem, groups, self.sections, ordered=self._ordered)
 
     def step(self, most: int) -> Report:
-        if self._device is None:
+        if self._now is None or self._best is None:
             return self._start(most)
+        if self._untried:
+            return self._judge_untried(most)
+        now, best = self._now, self._best
         with self._random():
             weight = self._work_weight(most)
-            choice = self._look(self._device, weight)
-            drawn = self._draw(choice, min(self.settings.batch, most))
+            choice = self._look(now, weight)
+            chance = self._chances(choice.logits.detach())
+            wanted = min(self.settings.batch, most)
+            drawn = self._drawer.draw(now, choice.moves, choice.overtakings, chance, wanted, self._progress)
             if not len(drawn.rows):
-                return self._shake(choice)
-            rows, judged = self.trials.judge(drawn.rows, drawn.rank_s)
-            score = judged.score_s + weight * self._work(rows)
-            now = self._value + weight * float(self._work(self._device[None])[0])
-            gain = _log_ratio(now, score)
+                return self._shake(now, choice)
+            places, judged = self._judge(drawn.rows, drawn.rank_s)
+            outcome = self._outcome(now, places, weight)
+            gain = outcome.gains(drawn)
             self._learn(choice.logits, drawn.chosen, gain)
             self._remember(choice.inputs, drawn, gain)
             self._replay()
-        best = int(score.argmin() if score.min() <= now else judged.score_s.argmin())
-        if score[best] <= now or judged.score_s[best] <= max(self._value, self._good_enough()):
-            self._device, self._value = rows[best], float(judged.score_s[best])
-            self._rank_s = None if drawn.rank_s is None else drawn.rank_s[best]
+        self._go_on(now, best, places, drawn, outcome)
         return self.trials.report(judged.value, choice.clusters)
 
-    def _good_enough(self) -> float:
-        """From values up to this the search goes on, although they are worse: the way out of local optima."""
-        best = self.trials.best_value
-        return best * (1 + BAND * (1 - self._progress)) if math.isfinite(best) else -math.inf
+    def _judge(self, rows: IntArray, rank_s: FloatArray | None) -> tuple[list[Place], Judged]:
+        rows, judged = self.trials.judge(rows, rank_s)
+        time_s = judged.score_s[:, None]
+        if self.sections.n_sections > 1:
+            op_rows = rows[:, self.trials.groups.group_of_op]
+            rank_s = ways_left(self.problem, op_rows) if rank_s is None else rank_s
+            time_s = self.sections.times_s(self.problem, op_rows, rank_s)
+        ranks = [None] * len(rows) if rank_s is None else list(rank_s)
+        places = [Place(*place) for place in zip(rows, ranks, time_s, strict=True)]
+        self._best = min([*places, *([self._best] if self._best else [])], key=lambda place: place.score_s)
+        return places, judged
 
-    def _shake(self, choice: _Choice) -> Report:
+    def _outcome(self, now: Place, places: list[Place], work_weight: float) -> _Outcome:
+        work_s = work_weight * self._work(np.stack([now.device, *(place.device for place in places)]))
+        time_s = np.stack([place.time_s for place in places])
+        return _Outcome(time_s, time_s + work_s[1:], now.time_s + work_s[0])
+
+    def _go_on(self, now: Place, best: Place, places: list[Place], drawn: Drawn, outcome: _Outcome) -> None:
+        """Take the best change of each section, if it gains or is good enough; or a change across sections."""
+        taken: dict[int, int] = {}
+        for section in np.unique(drawn.section[drawn.section != WIDE]).tolist():
+            trials = drawn.trial[drawn.section == section]
+            time_s, score_s = outcome.time_s[trials, section], outcome.score_s[trials, section]
+            gains = score_s.min() <= outcome.now_s[section]
+            pick = int(score_s.argmin() if gains else time_s.argmin())
+            if gains or time_s[pick] <= self._good_enough(now, best, section):
+                taken[section] = int(trials[pick])
+        with_taken_s = outcome.now_s.copy()
+        for section, i in taken.items():
+            with_taken_s[section] = outcome.score_s[i, section]
+        whole_s = outcome.score_s.sum(axis=1)
+        wide = drawn.trial[drawn.section == WIDE]
+        if len(wide) and whole_s[wide].min() <= with_taken_s.sum():
+            self._now = places[wide[whole_s[wide].argmin()]]
+        elif taken and self.sections.n_sections == 1:
+            self._now = places[taken[0]]
+        elif taken:
+            self._untried.append(self.sections.put_together(now, places, taken))
+        self._put_best_together(places)
+
+    def _put_best_together(self, places: list[Place]) -> None:
+        """The best placement with sections that were faster elsewhere is to be tried."""
+        assert self._best is not None
+        better = self.sections.better(self._best, places) if self.sections.n_sections > 1 else {}
+        if better:
+            self._untried.insert(0, self.sections.put_together(self._best, places, better))
+
+    def _good_enough(self, now: Place, best: Place, section: int) -> float:
+        """From times up to this the search goes on, although they are worse: the way out of local optima."""
+        valid_s, n = self.trials.best_value, self.sections.n_sections
+        if not math.isfinite(valid_s) or not self.sections.compare(now, best, section):
+            return float(now.time_s[section])
+        best_s = (
+            valid_s if n == 1 else float(best.time_s[section])
+        )  # one section: the best score may be of an invalid one
+        return max(float(now.time_s[section]), best_s + BAND * (1 - self._progress) * valid_s / math.sqrt(n))
+
+    def _judge_untried(self, most: int) -> Report:
+        """Judge what was put together; where it is worse than it was guessed to be, go on from the best."""
+        guessed, self._untried = self._untried[: max(1, most)], []
+        rank_s = np.stack([self._drawer.order_of(place) for place in guessed])
+        places, judged = self._judge(np.stack([place.device for place in guessed]), rank_s)
+        self._now = places[-1] if places[-1].score_s <= guessed[-1].score_s * (1 + BAND) else self._best
+        return self.trials.report(judged.value, self.sections.n_sections)
+
+    def _shake(self, now: Place, choice: _Choice) -> Report:
         """Everything in reach was tried: some moves at random."""
-        assert self._device is not None
         count = len(choice.moves.level)
         chosen = torch.randint(count, (1, SHAKING_MOVES)).numpy() if count else np.full((1, 1), -1)
-        row = moved(self._device, choice.moves, chosen) if count else self._device[None]
-        rows, judged = self.trials.judge(row)
-        self._device, self._value, self._rank_s = rows[0], float(judged.score_s[0]), None
-        self._seen.add(_key(rows[0]))
+        places, judged = self._judge(moved(now.device, choice.moves, chosen) if count else now.device[None], None)
+        self._now = places[0]
+        self._drawer.note(places[0].device)
         return self.trials.report(judged.value, choice.clusters)
 
     def _start(self, most: int) -> Report:
@@ -141,15 +193,16 @@ class MoveLearner:
             starts = constructive_starts(self.problem, Budget(STARTS_S), self._seed)
             listed = [s.device_of_op[groups.first_op] for s in starts]
             rows = np.concatenate([rows, *(row[None] for row in listed)]).astype(np.int32)
-        rows, judged = self.trials.judge(rows[: max(most, 1)])
-        best = int(judged.score_s.argmin())
-        self._device, self._value = rows[best], float(judged.score_s[best])
-        self._seen.update(_key(row) for row in rows)
+        places, judged = self._judge(rows[: max(most, 1)], None)
+        self._now = places[int(judged.score_s.argmin())]
+        for place in places:
+            self._drawer.note(place.device)
+        self._put_best_together(places)
         return self.trials.report(judged.value, groups.n_groups)
 
-    def _look(self, device: IntArray, work_weight: float) -> _Choice:
+    def _look(self, place: Place, work_weight: float) -> _Choice:
         """Score every move from a placement: what the policy thinks of it, added to what is guessed."""
-        now = self.space.situation(device, self._rank_s)
+        now = self.space.situation(place.device, place.rank_s)
         x = torch.cat([self._features, torch.from_numpy(self.space.state_features(now))], dim=1)
         levels = self.settings.levels or None
         parsed = self.policy.structure(x, self._edges, levels, self.settings.parsing_noise)
@@ -163,56 +216,6 @@ class MoveLearner:
         pairs = overtakings(now.course) if self._ordered else np.zeros((0, 2), dtype=np.int64)
         clusters = parsed[min(1, len(parsed) - 1)].n_clusters
         return _Choice(moves, inputs, pairs, self.policy.head(inputs), clusters)
-
-    def _draw(self, choice: _Choice, wanted: int) -> _Drawn:
-        """Draw trials by the policy: different first moves, sometimes a second and a third one; none met before.
-
-        Where order matters, some trials change it: an op overtakes another one, or a part goes forward or back.
-        """
-        assert self._device is not None
-        chance = self._chances(choice.logits.detach())
-        draws = min(DRAWS_PER_TRIAL * wanted, len(chance))
-        if draws == 0:
-            return _Drawn(np.zeros((0, 1), dtype=np.int64), self._device[None][:0], None, np.zeros(0, dtype=np.bool_))
-        chosen = torch.full((draws, 1 + len(MORE_MOVES)), -1)
-        chosen[:, 0] = torch.multinomial(chance, draws)
-        for k, share in enumerate(MORE_MOVES):
-            more = torch.multinomial(chance, draws, replacement=True)
-            chosen[:, k + 1] = torch.where(torch.rand(draws) < share, more, chosen[:, k + 1])
-        overtakes = torch.rand(draws) < (OVERTAKING if len(choice.overtakings) else 0.0)
-        shifts = ~overtakes & (torch.rand(draws) < (SHIFTING * self._progress if self._ordered else 0.0))
-        chosen[overtakes | (shifts & (torch.rand(draws) < 0.5))] = -1
-        rows = moved(self._device, choice.moves, chosen.numpy())
-        rank_s = None
-        if self._ordered:
-            part = torch.multinomial(chance, draws, replacement=True).numpy()
-            shift_s = SHIFT * self._value * torch.randn(draws, dtype=torch.float64) * shifts
-            hit = choice.moves.part_of_group[choice.moves.level[part]] == choice.moves.part[part][:, None]
-            rank_s = self._ranks(rows, choice.overtakings, overtakes.numpy())
-            rank_s += (hit * shift_s.numpy()[:, None])[:, self.trials.groups.group_of_op]
-        reordered = (overtakes | shifts).numpy()
-        fresh: list[int] = []
-        for i, row in enumerate(rows):
-            key = _key(row) if rank_s is None or not reordered[i] else _key(row, rank_s[i])
-            if len(fresh) < wanted and key not in self._seen:
-                self._seen.add(key)
-                fresh.append(i)
-        taken = chosen.numpy()[fresh]
-        alone = (taken[:, 0] >= 0) & (taken[:, 1:] < 0).all(axis=1) & ~reordered[fresh]
-        return _Drawn(taken, rows[fresh], None if rank_s is None else rank_s[fresh], alone)
-
-    def _ranks(self, rows: IntArray, pairs: NDArray[np.int64], overtakes: NDArray[np.bool_]) -> FloatArray:
-        """[trials, ops]: as now, or by the longest ways left with the differences of now; some ops overtake others."""
-        assert self._device is not None
-        group_of_op, draws = self.trials.groups.group_of_op, len(rows)
-        way_s = ways_left(self.problem, self._device[group_of_op][None])[0]
-        now_s = way_s if self._rank_s is None else self._rank_s
-        keeps = (torch.rand(draws) < KEEPING_ORDER).numpy() | overtakes
-        ranks = np.where(keeps[:, None], now_s, ways_left(self.problem, rows[:, group_of_op]) + now_s - way_s)
-        if overtakes.any():
-            pair = pairs[torch.randint(len(pairs), (draws,)).numpy()[overtakes]]
-            ranks[overtakes, pair[:, 0]] = np.nextafter(now_s[pair[:, 1]], np.inf)
-        return ranks
 
     def _chances(self, logits: Tensor) -> Tensor:
         """Not all trials on what looked best so far: chances are evened out, and a share of them is for any move."""
@@ -237,7 +240,7 @@ class MoveLearner:
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
 
-    def _remember(self, inputs: Tensor, drawn: _Drawn, gain: NDArray[np.float64]) -> None:
+    def _remember(self, inputs: Tensor, drawn: Drawn, gain: NDArray[np.float64]) -> None:
         """Keep trials of one move and nothing else: what was judged, and whether it gained."""
         alone = drawn.is_alone & (self.settings.replays > 0)
         if alone.any():
@@ -271,35 +274,47 @@ class MoveLearner:
 
     def _work(self, rows: IntArray) -> NDArray[np.float64]:
         time_s = np.take_along_axis(self.trials.groups.time_s[None], rows[:, :, None].astype(np.int64), axis=2)[:, :, 0]
-        return (time_s * self._price[rows]).sum(axis=1)
+        return self.sections.sums(time_s * self._price[rows])
 
     def state(self) -> dict[str, Any]:
         return {
             "trials": self.trials.state(),
             "random": self._random.state,
-            "device": as_tensor(self._device),
-            "rank_s": as_tensor(self._rank_s),
-            "numbers": [self._value, self._scale, self._whole, self._progress],
-            "seen": torch.tensor(sorted(self._seen), dtype=torch.int64),
+            "places": [[as_tensor(x) for x in place] for place in (self._now, self._best, *self._untried) if place],
+            "numbers": [self._scale, self._whole, self._progress],
+            "seen": torch.tensor(sorted(self._drawer.seen), dtype=torch.int64),
             "memory": [torch.cat(self._memory), torch.cat(self._gained)] if self._memory else [],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.trials.restore(state["trials"])
         self._random.state = state["random"]
-        self._device = as_array(state["device"])
-        self._rank_s = as_array(state["rank_s"])
-        self._value, self._scale, self._whole, self._progress = state["numbers"]
-        self._seen = set(state["seen"].tolist())
+        places = [Place(device.numpy(), as_array(rank), time.numpy()) for device, rank, time in state["places"]]
+        self._now, self._best = (places[0], places[1]) if places else (None, None)
+        self._untried = places[2:]
+        self._scale, self._whole, self._progress = state["numbers"]
+        self._drawer.seen = set(state["seen"].tolist())
         self._memory, self._gained = [[tensor] for tensor in state["memory"]] or ([], [])
+
+
+class _Outcome(NamedTuple):
+    """What trials came to, by sections; scores are times and priced work."""
+
+    time_s: FloatArray  # [trials, sections]
+    score_s: FloatArray  # [trials, sections]
+    now_s: FloatArray  # [sections]: the score that they have to beat
+
+    def gains(self, drawn: Drawn) -> NDArray[np.float64]:
+        """[changes]: log-ratios of the whole score, as if nothing else had been changed."""
+        whole = float(self.now_s.sum())
+        after = self.score_s.sum(axis=1)[drawn.trial]
+        if len(self.now_s) > 1:
+            change = (self.score_s - self.now_s)[drawn.trial, drawn.section]
+            after = np.where(drawn.section == WIDE, after, whole + change)
+        return _log_ratio(whole, after)
 
 
 def _log_ratio(before: float, after: NDArray[np.float64]) -> NDArray[np.float64]:
     """log(before / after), where either may be infinite."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.nan_to_num(np.log(before / after), nan=0.0, posinf=np.inf, neginf=-np.inf)
-
-
-def _key(*arrays: NDArray[Any]) -> int:
-    digest = hashlib.blake2b(b"".join(array.tobytes() for array in arrays), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)

@@ -44,6 +44,7 @@ class Settings:
     trust: float = 5.0  # in guesses of what a move would change: log-odds per hundredth of the value
     parsing_noise: float = 1.0
     replays: int = 4  # updates by remembered trials after each step
+    sections: bool = True  # one trial changes every section of the graph, and each change is judged by its own section
     exploring: float = 0.1  # share of the trials that are drawn from all moves alike
 
     def document(self) -> dict[str, Any]:
