@@ -25,7 +25,7 @@ CYCLE_CAUTION, CYCLE_UNIT = (
     0.85,
     2**0.25,
 )  # share of the time it is planned for; a plan is a power of the unit
-LAST_CYCLE = 0.95  # of what is possible in the time that is left, where that is less than half as much again as wanted
+LAST_CYCLE = 0.88  # of what is possible in the time that is left, where that is less than half as much again as wanted
 FRESH_START_SHARE = 0.3  # of cooling cycles; the others continue from the best assignment
 
 
