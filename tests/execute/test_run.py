@@ -14,8 +14,10 @@ import placewright as pw
 from placewright.cli.main import run as command_line
 from placewright.cluster import Cluster
 from placewright.execute.live import Devices, Executor, open_live
+from placewright.execute.memo import Memo
 from placewright.execute.run import run_placement
 from placewright.placement import checked_placement
+from placewright.placers.learned.rewards import MeasuredRewards, measurement_context
 
 pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 MODEL = "zoo:inception-v3?image=80"
@@ -56,6 +58,34 @@ def test_an_unknown_runtime_is_bad_input(capsys: pytest.CaptureFixture[str], tmp
     assert command_line(["place", MODEL, "--cluster", "cores:2", "--placer", "single", "-o", file, "--quiet"]) == 0
     assert command_line(["run", MODEL, file, "--cluster", "cores:2", "--runtime", "tensorflow"]) == 2
     assert "unknown runtime 'tensorflow'" in capsys.readouterr().err
+
+
+def test_hetero_runs_latency_and_refuses_pipelines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    result = executed(capsys, tmp_path, "openvino-hetero", "latency")
+    assert result["runtime"] == "openvino-hetero"
+    assert result["segments"] > 1
+    assert result["max_rel_error"] < 1e-4
+    file = str(tmp_path / "pipeline.json")
+    cluster = ["--cluster", "cores:2", "--objective", "throughput"]
+    assert command_line(["place", MODEL, *cluster, "--placer", "topo", "-o", file, "--quiet"]) == 0
+    assert command_line(["run", MODEL, file, *cluster, "--runtime", "openvino-hetero"]) == 2
+    assert "HETERO runs one sample at a time" in capsys.readouterr().err
+
+
+def test_hetero_rewards_are_measured_and_remembered_apart(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    problem = pw.load(MODEL, cluster="cores:2", execution="sequential")
+    by_hetero, by_us = open_live(MODEL, "openvino-hetero"), open_live(MODEL, "openvino")
+    assert measurement_context(problem, by_hetero) != measurement_context(problem, by_us)
+    rewards = MeasuredRewards(
+        problem, by_hetero, Memo(tmp_path / "memo.sqlite", measurement_context(problem, by_hetero))
+    )
+    rows = np.zeros((2, problem.n_ops), dtype=np.int32)
+    rows[1, problem.n_ops // 2 :] = 1
+    judged = rewards.judge(rows)
+    assert judged.is_valid.all()
+    assert (judged.value > 0).all()
 
 
 def test_cuda_graphs_are_for_torch_and_without_a_gpu_it_says_so(

@@ -30,7 +30,7 @@ def run(
         str | None,
         typer.Option(
             "--runtime",
-            help="openvino, torch or onnxruntime; the profile's if not given",
+            help="openvino, openvino-hetero, torch or onnxruntime; the profile's if not given",
             autocompletion=completer(runtimes),
         ),
     ] = None,

@@ -16,7 +16,7 @@ from placewright.frontends.registry import read_model
 from placewright.graph import OpGraph
 from placewright.text import shown
 
-RUNTIMES = ("openvino", "torch", "onnxruntime")
+RUNTIMES = ("openvino", "openvino-hetero", "torch", "onnxruntime")
 Devices = Mapping[str, str]  # op name -> device name
 
 
@@ -49,15 +49,27 @@ def open_live(
     """
     if runtime not in RUNTIMES:
         raise InputError(f"unknown runtime '{shown(runtime)}', expected {', '.join(RUNTIMES)}")
-    for package in (runtime, "onnx_ir") if runtime == "onnxruntime" else (runtime,):
+    package_needed = runtime_package(runtime)
+    for package in (package_needed, "onnx_ir") if runtime == "onnxruntime" else (package_needed,):
         if find_spec(package) is None:
-            raise MissingExtraError(package, "onnx" if runtime == "onnxruntime" else runtime)
+            raise MissingExtraError(package, "onnx" if runtime == "onnxruntime" else package_needed)
     if runtime == "torch":
         return _open_torch(model, cuda_graphs)
     if cuda_graphs:
         raise InputError(f"CUDA graphs are for models that torch runs; this one is run by {runtime}")
-    opener = {"openvino": _open_openvino, "onnxruntime": _open_onnxruntime}[runtime]
-    return opener(model, shapes or {})
+    if runtime == "onnxruntime":
+        return _open_onnxruntime(model, shapes or {})
+    live = _open_openvino(model, shapes or {})
+    return _by_hetero(live) if runtime == "openvino-hetero" else live
+
+
+def runtime_package(runtime: str) -> str:
+    """The package that a runtime is.
+
+    >>> runtime_package("openvino-hetero")
+    'openvino'
+    """
+    return runtime.partition("-")[0]
 
 
 def devices_by_name(graph: OpGraph, device_of_op: Sequence[int], cluster: Cluster) -> dict[str, str]:
@@ -97,6 +109,21 @@ def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveMod
         lambda devices, stage, cluster: staged_openvino(live, devices, stage, openvino_setups(cluster)),
         lambda cluster: {d.kind: call_overhead_s(openvino_setups(cluster), d.name) for d in cluster.devices},
         live,
+    )
+
+
+def _by_hetero(live: LiveModel) -> LiveModel:
+    """The same model, run by OpenVINO's own HETERO: one sub-model after another, which is ``sequential`` execution."""
+    from placewright.execute.openvino import HeteroModel
+
+    def staged(devices: Devices, stage: Mapping[str, int], cluster: Cluster) -> StagedModel:
+        raise InputError("HETERO runs one sample at a time; run stages of a pipeline by openvino")
+
+    return live._replace(
+        runtime="openvino-hetero",
+        start=lambda devices, cluster, starts: HeteroModel(live.model, devices, openvino_setups(cluster)),
+        staged=staged,
+        call_overhead_s=lambda cluster: {},
     )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from placewright.budget import Budget, Incumbent, Progress
 from placewright.costs.machine import machine_text
 from placewright.errors import PlacewrightError
-from placewright.execute.live import LiveModel
+from placewright.execute.live import LiveModel, runtime_package
 from placewright.execute.measure import compare, measure_in_turns, timing
 from placewright.execute.memo import Measurement, Memo, context_key, placement_key
 from placewright.execute.pipeline import run_pipeline
@@ -179,7 +179,7 @@ def measurement_context(live: LiveModel, problem: Problem) -> str:
     return context_key(
         model=graph_fingerprint(live.graph),
         placed_as=graph_fingerprint(problem.graph),
-        runtime=f"{live.runtime} {version(live.runtime)}",
+        runtime=f"{live.runtime} {version(runtime_package(live.runtime))}",
         devices=[[n, k.runtime_device, k.threads, k.precision, k.instruction_set] for n, k in devices],
         machine=machine_text(),
         execution=problem.execution,

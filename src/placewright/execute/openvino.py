@@ -165,6 +165,10 @@ class HeteroModel:
     def __call__(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         return [np.array(v) for v in self._request.infer(list(inputs)).values()]
 
+    def close(self) -> None:
+        """Let go of the compiled model; the object cannot be used afterwards."""
+        del self._request, self._compiled
+
 
 class SplitRun:
     """A model cut into segments, each compiled on its device; a worker per device runs its segments in order.
