@@ -93,7 +93,7 @@ def _plan(problem: Problem, budget: Budget, seed: int) -> _Plan:
         return known[key]
     rows = _constructed(problem, budget, seed)
     left_s, units = budget.remaining_s(), assignment_view(problem).units
-    cycle = fitting_cycle(units, problem.schedule, problem.communication, left_s)
+    cycle = fitting_cycle(units, problem.schedule, problem.communication, left_s, cpu_count())
     plan = _Plan(rows, min(seconds - left_s, FIRST_SHARE * seconds), cycle, {})
     if not budget.expired():  # what an interrupt cut short is no example
         known[key] = plan

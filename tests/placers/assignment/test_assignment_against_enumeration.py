@@ -160,8 +160,8 @@ def test_search_is_reproducible() -> None:
 def test_a_cooling_is_as_long_as_the_time_and_the_problem_ask_for() -> None:
     units = random_units(5)
     local_search(units, iterations=1)  # compiled now, not measured
-    assert fitting_cycle(units, "1f1b", "added", 0.0) == SHORTEST_CYCLE
-    assert SHORTEST_CYCLE <= fitting_cycle(units, "1f1b", "added", 1e9) <= min(LONGEST_CYCLE, 1600 * 100)
+    assert fitting_cycle(units, "1f1b", "added", 0.0, 2) == SHORTEST_CYCLE
+    assert SHORTEST_CYCLE <= fitting_cycle(units, "1f1b", "added", 1e9, 2) <= min(LONGEST_CYCLE, 1600 * 100)
 
 
 def test_the_last_cooling_ends_with_the_time_and_is_remembered() -> None:
@@ -176,6 +176,19 @@ def test_the_last_cooling_ends_with_the_time_and_is_remembered() -> None:
         walk.step(1, possible)
         assert walk.cycle_iterations == expected
     assert lengths == {(3, 1): SHORTEST_CYCLE}
+
+
+def test_a_cooling_that_is_too_long_for_the_time_cools_faster() -> None:
+    units = random_units(5)
+    start = local_search(units, iterations=1).device_of_unit
+    assert start is not None
+    walk = _Walk(units, problem_of(fold_directions(units), False, False), start, 0, 1_000_000)
+    walk.step(1000)
+    assert walk.progress == pytest.approx(0.001)
+    for possible in (4000, 3000, 2000, 1000):
+        walk.step(1000, possible)
+    assert walk.progress == 1.0
+    assert walk.done == 5000
 
 
 @pytest.mark.parametrize("seed", range(10))

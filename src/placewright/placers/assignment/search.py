@@ -21,10 +21,7 @@ from placewright.placers.assignment.units import Communication, IntArray, Object
 
 PIECE_ITERATIONS = 20_000  # between two looks at the clock; fixed, so that runs differ only in how far they get
 SHORTEST_CYCLE, LONGEST_CYCLE, CYCLE_PER_UNIT = 20_000, 8_000_000, 1600  # iterations of the first cooling cycle
-CYCLE_CAUTION, CYCLE_UNIT = (
-    0.85,
-    2**0.25,
-)  # share of the time it is planned for; a plan is a power of the unit
+CYCLE_CAUTION, CYCLE_UNIT = 0.7, 2**0.25  # share of the time it is planned for; a plan is a power of the unit
 LAST_CYCLE = 0.88  # of what is possible in the time that is left, where that is less than half as much again as wanted
 FRESH_START_SHARE = 0.3  # of cooling cycles; the others continue from the best assignment
 
@@ -69,14 +66,18 @@ class _Walk:
         return float(self.state.scalars[0])
 
     def step(self, iterations: int, possible: float = np.inf) -> None:
-        """Run one piece of the current cycle, starting the next one when it is over; so many are possible in all."""
+        """Run one piece of the current cycle, starting the next one when it is over.
+
+        A cycle with more iterations left than are ``possible`` in all cools faster: what stays warm is worth little.
+        """
         if self.progress >= 1.0:
             self._restart(possible)
-        share = min(iterations / self.cycle_iterations, 1.0 - self.progress)
+        left = max(1.0, min((1.0 - self.progress) * self.cycle_iterations, possible))
+        count = max(1, min(iterations, round(left)))
+        share = (1.0 - self.progress) * min(1.0, count / left)
         cold = 5e-5
         begin = self.hot * (cold / self.hot) ** self.progress
         end = self.hot * (cold / self.hot) ** (self.progress + share)
-        count = max(1, round(share * self.cycle_iterations))
         largest = max(2, len(self.problem.memory) // max(1, len(self.problem.kind_of_device)))
         anneal(self.problem, self.state, count, begin, end, largest)
         self.progress += share if share > 0 else 1.0
@@ -163,17 +164,20 @@ def local_search(
     return SearchResult(found, value, sum(walk.done for walk in walks), trace)
 
 
-def fitting_cycle(units: Units, objective: Objective, communication: Communication, seconds: float) -> int:
+def fitting_cycle(
+    units: Units, objective: Objective, communication: Communication, seconds: float, threads: int
+) -> int:
     """Iterations of a first cooling that takes most of the time, in coarse units.
 
-    The speed is measured: ask once, and use the answer for all runs that should take the same way.
+    The speed is measured, all threads running: ask once, and use the answer for all runs that should take the same way.
     """
     folded = units if objective == "gpipe" else fold_directions(units)
     problem = problem_of(folded, objective == "gpipe", communication == "overlapped")
     longest = _longest_cycle(units)
-    walk = _Walk(units, problem, _spread(units, 0, True), 0, longest)
-    began = time.perf_counter()
-    walk.step(PIECE_ITERATIONS)
+    walks = [_Walk(units, problem, _spread(units, 0, True), 0, longest) for _ in range(threads)]
+    with ThreadPoolExecutor(threads) as pool:
+        began = time.perf_counter()
+        list(pool.map(_Walk.step, walks, [PIECE_ITERATIONS] * threads))
     possible = PIECE_ITERATIONS / max(time.perf_counter() - began, 1e-9) * seconds * CYCLE_CAUTION
     power = int(np.log(max(1.0, possible / SHORTEST_CYCLE)) / np.log(CYCLE_UNIT))
     return min(longest, int(SHORTEST_CYCLE * CYCLE_UNIT**power))
