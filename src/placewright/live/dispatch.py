@@ -134,6 +134,7 @@ class Dispatched:
         self._entry = self._devices[self._names[placement.device_of_op[placement.problem.graph.index_of[INPUT]]]]
         try:
             self._store_weights()
+            self._is_whole = len({self.device_of(p) for p in self._places}) == 1 and not self._streamed
             self._wrap(placement)
         except BaseException:
             self.take_back()
@@ -212,16 +213,12 @@ class Dispatched:
         modules = dict(self._model.named_modules())
         units = self._live.units
         unit_paths = set(units.paths)
-        is_whole = len({self.device_of(p) for p in self._places}) == 1 and not self._streamed
-        if is_whole:
-            if self._entry != self.device_of(""):
-                self._replace(self._model, self._whole_forward, "")
-            return
-        for path in self._crossed(placement):
+        for path in [] if self._is_whole else self._crossed(placement):
             if path:
                 make = self._unit_forward if path in unit_paths else self._home_forward
                 self._replace(modules[path], make, path)
-        self._replace(self._model, self._root_forward, "")
+        if not self._is_whole or self._entry != self.device_of(""):
+            self._replace(self._model, self._root_forward, "")
 
     def _crossed(self, placement: Placement) -> list[str]:
         """Modules that tensors come to, or leave for their caller's code, from another device."""
@@ -307,8 +304,10 @@ class Dispatched:
         return run
 
     def _root_forward(self, module: Any, forward: Any, path: str) -> Any:
-        device, entry, backend = self.device_of(""), self._entry, self._backend
-        idle = self._live.slots.idle_arguments.get(path, frozenset())
+        device, backend = self.device_of(""), self._backend
+        entry, idle = self._entry, self._live.slots.idle_arguments.get(path, frozenset())
+        if self._is_whole:  # no unit is wrapped to bring what it reads: all of it is brought here, and at once
+            entry, idle = device, frozenset()
 
         def run(*args: Any, **kwargs: Any) -> Any:
             back = next((backend.device_of(t) for t in tensors_in((args, kwargs))), entry)
@@ -318,22 +317,6 @@ class Dispatched:
             try:
                 args, kwargs = self._moved((args, kwargs), entry, frozenset())
                 args, kwargs = self._moved((args, kwargs), device, idle)
-                self.bring_caches([*args, *kwargs.values()])
-                return self._moved(forward(*args, **kwargs), back, frozenset())
-            finally:
-                self._copies.clear()
-
-        del module
-        return run
-
-    def _whole_forward(self, module: Any, forward: Any, path: str) -> Any:
-        """Of a model that is on one device as a whole: inputs come from the caller, results go back."""
-        device, backend = self.device_of(path), self._backend
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            back = next((backend.device_of(t) for t in tensors_in((args, kwargs))), device)
-            try:
-                args, kwargs = self._moved((args, kwargs), device, frozenset())
                 self.bring_caches([*args, *kwargs.values()])
                 return self._moved(forward(*args, **kwargs), back, frozenset())
             finally:
