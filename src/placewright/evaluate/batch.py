@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from placewright.evaluate.calls import find_pieces, run_groups
-from placewright.evaluate.memory import live_intervals, may_exceed, peak_bytes, resident_bytes
+from placewright.evaluate.memory import live_intervals, may_exceed, memory_matters, peak_bytes, resident_bytes
 from placewright.evaluate.overlap import empty_record, simulate, workspace
 from placewright.evaluate.pipeline import loads, max_load, stages_form_chain
 from placewright.evaluate.sequential import copies_total, find_segments, overhead_total
@@ -124,13 +124,13 @@ def _overlap(
     used, segment = np.empty(n_devices), np.empty(n_ops, dtype=np.int32)
     # What holds for every placement is not asked of each one.
     rules_matter = _rules_matter(a.allowed, a.colocation_first)
-    memory_matters = a.memory_bytes.sum() + a.live_bytes.sum() > a.memory_limit_bytes.min()
+    asks_memory = memory_matters(a)
     for b in range(lo, hi):
         device = devices[b]
         priority = priorities[b if priorities.shape[0] > 1 else 0]
-        if memory_matters:
+        if asks_memory:
             resident_bytes(a.memory_bytes, device, used)
-        if memory_matters and may_exceed(a, device, used):
+        if asks_memory and may_exceed(a, device, used):
             if intervals.shape[0] == 0:
                 full = empty_record(n_ops, n_tensors, n_devices)
                 intervals = np.empty((a.consumer_op.shape[0] + n_tensors, 4))
@@ -142,7 +142,7 @@ def _overlap(
                 peak_bytes(used.copy(), intervals, n, used)
         else:
             value[b] = simulate(a, device, priority, w, nothing)
-        excess[b] = _excess(used, a.memory_limit_bytes) if memory_matters else 0.0
+        excess[b] = _excess(used, a.memory_limit_bytes) if asks_memory else 0.0
         valid[b] = excess[b] == 0.0 and (not rules_matter or _is_allowed(a.allowed, a.colocation_first, device))
         if valid[b] and max_segments > 0:
             valid[b] = find_segments(a, device, segment) <= max_segments

@@ -26,6 +26,12 @@ def resident_bytes(memory_bytes: Any, device: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
+def memory_matters(a: Arrays) -> bool:
+    """False if no placement at all could exceed a limit: everything together fits the smallest memory."""
+    return bool(a.memory_bytes.sum() + a.live_bytes.sum() > a.memory_limit_bytes.min())
+
+
+@njit(cache=True, nogil=True)
 def may_exceed(a: Arrays, device: Any, resident: Any) -> bool:
     """False if no device could exceed its limit even if all its tensors were alive at once."""
     most = resident.copy()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from placewright.budget import Budget
 from placewright.evaluate import lower_bound, overlap
 from placewright.evaluate.batch import cpu_count
+from placewright.evaluate.memory import memory_matters
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.annealing import moves
 from placewright.placers.annealing.calls_state import new_calls_engine
@@ -92,8 +93,7 @@ class _Search:
         a = problem.arrays
         n_chains = threads * (2 if problem.n_ops >= _LARGE else 4)
         self.model = _MODEL[problem.execution]
-        bytes_in_all = a.memory_bytes.sum() + a.live_bytes.sum()
-        self.strict = bool(problem.max_segments or bytes_in_all > a.memory_limit_bytes.min())
+        self.strict = bool(problem.max_segments) or memory_matters(a)
         impossible = {OVERLAP: (), SEQUENTIAL: (moves.CRITICAL, *_NEEDS_CLOCK), CALLS: _NEEDS_CLOCK}[self.model]
         self.weights = np.array([0.0 if k in impossible else _WEIGHTS[k] for k in range(moves.N_KINDS)])
         least_time_s = problem.op_device_time_s.min(axis=1)

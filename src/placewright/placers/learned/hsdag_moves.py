@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from placewright.budget import Budget
+from placewright.evaluate.memory import memory_matters
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.annealing.search import work_prices
 from placewright.placers.learned.course import overtakings
@@ -83,8 +84,7 @@ class MoveLearner:
         self._memory: list[Tensor] = []
         self._gained: list[Tensor] = []
         self._ordered = rewards.has_order
-        needed_bytes = groups.memory_bytes.sum() + problem.arrays.live_bytes.sum()
-        has_limits = bool(problem.max_segments) or needed_bytes > problem.arrays.memory_limit_bytes.min()
+        has_limits = bool(problem.max_segments) or memory_matters(problem.arrays)
         self.sections = sections_of(problem, groups, apart=settings.sections and self._ordered and not has_limits)
         self._drawer = Drawer(problem, groups, self.sections, ordered=self._ordered)
 
@@ -163,9 +163,8 @@ class MoveLearner:
         valid_s, n = self.trials.best_value, self.sections.n_sections
         if not math.isfinite(valid_s) or not self.sections.compare(now, best, section):
             return float(now.time_s[section])
-        best_s = (
-            valid_s if n == 1 else float(best.time_s[section])
-        )  # one section: the best score may be of an invalid one
+        # Of a single section the best score may be that of an invalid placement.
+        best_s = valid_s if n == 1 else float(best.time_s[section])
         return max(float(now.time_s[section]), best_s + BAND * (1 - self._progress) * valid_s / math.sqrt(n))
 
     def _judge_untried(self, most: int) -> Report:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from placewright.budget import Budget
 from placewright.evaluate.batch import judge_latency
+from placewright.evaluate.memory import memory_matters
 from placewright.evaluate.sequential import find_segments
 from placewright.graph import BoolArray, FloatArray, IntArray
 from placewright.placers.annealing.moves import copy_time_s
@@ -62,7 +63,7 @@ def search_completely(
     """Search until everything better than ``upper`` has been seen, or the budget or the steps end."""
     search = _new_search(problem, upper)
     a, limits = problem.arrays, problem.max_segments or 0
-    strict = bool(a.memory_bytes.sum() + a.live_bytes.sum() > a.memory_limit_bytes.min())
+    strict = memory_matters(a)
     finished, steps = False, 0
     while not finished and steps < most_steps and not (steps and budget.expired()):
         finished = bool(_go_on(a, search, limits, strict, _STEPS_PER_LOOK))
