@@ -13,7 +13,14 @@ from placewright.errors import InputError
 from placewright.live import METADATA
 from placewright.live.candidates import everything_on
 from placewright.live.dispatch import ATTRIBUTE, STREAMED, places_of
-from placewright.live.finalists import Finalist, calibrated_scales, simplest_of_the_fastest, timed
+from placewright.live.finalists import (
+    Finalist,
+    calibrated_scales,
+    confirmed,
+    next_to_confirm,
+    simplest_of_the_fastest,
+    timed,
+)
 from placewright.live.fit import _Search
 from placewright.live.live_problem import CostTable, Place
 from placewright.live.transfer import TorchBackend
@@ -234,6 +241,21 @@ def test_of_equally_fast_candidates_the_one_with_fewest_crossings_is_named() -> 
     assert simplest_of_the_fastest(near).name == "whole"
     far = [Finalist("split", split, 1.00), Finalist("whole", whole, 1.10), Finalist("failed", whole, float("inf"))]
     assert simplest_of_the_fastest(far).name == "split"
+
+
+def test_candidates_that_are_close_are_run_until_they_part_or_have_their_rounds() -> None:
+    problem = made_up_problem(make_model("bert"), "forward", {"input_ids": tokens()})
+    whole = checked_placement(problem, everything_on(problem, "cuda:0"), placer="x")
+    ran = [Finalist(str(s), whole, s) for s in (1.0, 1.05, 1.5, 3.0, float("inf"))]
+    asked = []
+    while (i := next_to_confirm(ran, 4)) is not None:
+        asked.append(i)
+        ran[i] = confirmed(ran[i], Finalist("", whole, ran[i].seconds))
+    assert asked[:3] == [0, 1, 2], "the fastest three have a second round"
+    assert [f.rounds for f in ran] == [4, 4, 2, 1, 1]
+    alone = [Finalist("", whole, 1.0, rounds=2), Finalist("", whole, 1.5, rounds=2)]
+    assert next_to_confirm(alone, 4) is None
+    assert confirmed(Finalist("", whole, 1.0, rounds=3), Finalist("", whole, 2.0)).seconds == 1.25
 
 
 def test_a_model_without_own_code_is_on_the_device_of_its_units() -> None:

@@ -20,6 +20,8 @@ from placewright.placement import Placement
 
 FEWEST, MOST = 7, 60  # runs of a quick candidate
 QUICK_S, ENOUGH_S = 0.3, 1.5  # of such runs; of slow ones, after three
+CONFIRMED = 3  # so many of the fastest candidates are run a second time
+CLOSE = 0.12  # two candidates that differ by less are run again: shared processors make as much between rounds
 NOISE = 0.03  # between repeated runs of one candidate
 TRUST = 0.5  # how strongly scales are held at 1
 
@@ -34,6 +36,7 @@ class Finalist:
     peak_bytes: float = 0.0
     why: str = ""
     working_bytes: dict[str, float] = field(default_factory=dict)  # by GPU, what was taken besides weights
+    rounds: int = 1  # that ``seconds`` is the mean of
 
 
 def run_finalist(
@@ -102,8 +105,24 @@ def timed(run: Callable[[int], Any], devices: list[Any], backend: Backend) -> li
 
 
 def confirmed(finalist: Finalist, again: Finalist) -> Finalist:
-    """Of two rounds the mean: the fastest of the first was lucky, too."""
-    return replace(again, seconds=(finalist.seconds + again.seconds) / 2)
+    """Of all rounds the mean: the fastest of the first was lucky, too."""
+    total_s = finalist.seconds * finalist.rounds + again.seconds
+    return replace(again, seconds=total_s / (finalist.rounds + 1), rounds=finalist.rounds + 1)
+
+
+def next_to_confirm(finalists: list[Finalist], rounds: int) -> int | None:
+    """Which one to run again: of those that may be the fastest the one with the fewest rounds, ``None`` after all.
+
+    The fastest ``CONFIRMED`` have two rounds in any case. One alone needs no more: it is compared with nothing.
+    """
+    order = sorted(range(len(finalists)), key=lambda i: finalists[i].seconds)
+    able = [i for i in order if np.isfinite(finalists[i].seconds)]
+    for i in able[:CONFIRMED]:
+        if finalists[i].rounds < 2:
+            return i
+    close = [i for i in able if finalists[i].seconds <= finalists[able[0]].seconds * (1 + CLOSE)]
+    fewest = min(close, key=lambda i: finalists[i].rounds, default=None)
+    return fewest if fewest is not None and len(close) > 1 and finalists[fewest].rounds < rounds else None
 
 
 def simplest_of_the_fastest(finalists: list[Finalist]) -> Finalist:

@@ -19,7 +19,14 @@ from placewright.live import METADATA
 from placewright.live.analyse import analyse
 from placewright.live.candidates import by_hand
 from placewright.live.dispatch import DISK, STREAMED, compute_device, places_of, undispatch
-from placewright.live.finalists import Finalist, calibrated_scales, confirmed, run_finalist, simplest_of_the_fastest
+from placewright.live.finalists import (
+    Finalist,
+    calibrated_scales,
+    confirmed,
+    next_to_confirm,
+    run_finalist,
+    simplest_of_the_fastest,
+)
 from placewright.live.live_problem import MARGIN, CostTable, Place, disk_costs, live_problem, streamed_costs
 from placewright.live.measure import Costs, measure_copies, measure_streaming, measure_visits, measure_whole
 from placewright.live.modelled import modelled_table
@@ -32,7 +39,7 @@ from placewright.placers.base import prepare
 from placewright.placers.registry import get_placer
 from placewright.profile import CopyCurve
 
-CONFIRMED = 3  # so many of the fastest candidates are run a second time
+MOST_ROUNDS, CONFIRM_S = 5, 15.0  # of candidates that are close to each other, and the time for all such rounds
 DISK_BYTES_PER_S = 1e9  # a guess: reading a mapped file that is not in memory
 
 
@@ -131,12 +138,11 @@ class _Search:
             is_promising = placement.value < _placed_again(fastest.placement, again).value
             if not is_known and is_promising and time.monotonic() < end:
                 self._ran.append(run_finalist(model, placement, workloads, name, limits, backend))
-        fastest_first = sorted(range(len(self._ran)), key=lambda i: self._ran[i].seconds)
-        for i in fastest_first[:CONFIRMED]:
+        end = min(end, time.monotonic() + CONFIRM_S)
+        while (i := next_to_confirm(self._ran, MOST_ROUNDS)) is not None and time.monotonic() < end:
             close = self._ran[i]
-            if np.isfinite(close.seconds) and time.monotonic() < end:
-                repeated = run_finalist(model, close.placement, workloads, close.name, limits, backend)
-                self._ran[i] = confirmed(close, repeated)
+            repeated = run_finalist(model, close.placement, workloads, close.name, limits, backend)
+            self._ran[i] = confirmed(close, repeated)
         winner = simplest_of_the_fastest(self._ran)
         if not np.isfinite(winner.seconds):
             raise InputError(f"no candidate could be run; the first: {winner.why}")
