@@ -21,6 +21,7 @@ import argparse
 import copy
 import gc
 import json
+import math
 import tempfile
 import time
 import traceback
@@ -104,12 +105,15 @@ def main() -> None:
 
 
 def merged(paths: list[Path]) -> dict:
-    """All rows of several results; of a row that was measured more than once the last."""
+    """All rows of several results; of a row that was measured more than once the steadiest, of equal ones the last."""
     results: dict = {}
     rows: dict = {}
     for path in paths:
         results = json.loads(path.read_text())
-        rows.update({(row["model"], row["phase"], -row["cap"]): row for row in results["rows"]})
+        for row in results["rows"]:
+            key = (row["model"], row["phase"], -row["cap"])
+            if key not in rows or row.get("drift", math.inf) <= rows[key].get("drift", math.inf):
+                rows[key] = row
     return {**results, "rows": [rows[key] for key in sorted(rows)]}
 
 

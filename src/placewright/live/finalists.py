@@ -21,7 +21,7 @@ from placewright.placement import Placement
 FEWEST, MOST = 7, 60  # runs of a quick candidate
 QUICK_S, ENOUGH_S = 0.3, 1.5  # of such runs; of slow ones, after three
 CONFIRMED = 3  # so many of the fastest candidates are run a second time
-CLOSE = 0.12  # two candidates that differ by less are run again: shared processors make as much between rounds
+CLOSE = 0.2  # two candidates that differ by less are run again: shared processors make as much between rounds
 NOISE = 0.03  # between repeated runs of one candidate
 TRUST = 0.5  # how strongly scales are held at 1
 

@@ -20,6 +20,7 @@ from placewright.live.analyse import analyse
 from placewright.live.candidates import by_hand
 from placewright.live.dispatch import DISK, STREAMED, compute_device, places_of, undispatch
 from placewright.live.finalists import (
+    CLOSE,
     Finalist,
     calibrated_scales,
     confirmed,
@@ -132,10 +133,13 @@ class _Search:
         scales = calibrated_scales(self._ran)
         self._correct_working_memory()
         again = self._solved(scales)
-        for name, placement in self._ranked(again)[:2]:
+        ranked = self._ranked(again)
+        for name, placement in [*ranked[:2], *(c for c in ranked[2:] if _is_whole(c[1]))]:
             fastest = min(self._ran, key=lambda f: f.seconds)
             is_known = any(_same(f.placement, placement) for f in self._ran)
-            is_promising = placement.value < _placed_again(fastest.placement, again).value
+            # A whole model may have come to fit, and is worth a run if it is only close: nothing crosses in it.
+            room = 1 + CLOSE if _is_whole(placement) else 1.0
+            is_promising = placement.value < _placed_again(fastest.placement, again).value * room
             if not is_known and is_promising and time.monotonic() < end:
                 self._ran.append(run_finalist(model, placement, workloads, name, limits, backend))
         end = min(end, time.monotonic() + CONFIRM_S)
@@ -234,6 +238,10 @@ class _Search:
         names = placement.problem.cluster.device_names
         used = sum(m for n, m in zip(names, evaluation.memory_bytes, strict=True) if n == "cpu" or n.endswith(STREAMED))
         return bool(used <= room)
+
+
+def _is_whole(placement: Placement) -> bool:
+    return len(set(places_of(placement).values())) == 1
 
 
 def _same(a: Placement, b: Placement) -> bool:
