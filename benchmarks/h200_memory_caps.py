@@ -36,6 +36,7 @@ MODELS = (
 )  # fmt: skip
 SMALL = ("resnet-50?image=64", "mobilenet?image=64", "bert-base?sequence=16")
 CAPS = (1.0, 0.5, 0.25)
+HOPELESS = 2.0  # a candidate that is predicted to take so many times what another took is not tried
 NOISE = 0.02  # a difference below this is none, however narrow the intervals
 
 
@@ -273,14 +274,16 @@ def measure_cap(setting, cap, plain_cpu, plain_gpu, allowance, expected, end, op
 
     ranked = sorted(candidates(setting, limit, options), key=lambda c: c[0])
     for place, (predicted_s, what, make) in enumerate(ranked):
-        if best is not None and (place >= 4 or time.monotonic() > end - 4):
+        if best is not None and (place >= 4 or time.monotonic() > end - 4 or predicted_s > HOPELESS * best[0]):
             break
         try:
             run = make()
             if is_over(run):  # graphs keep what crosses segments
                 run.close()
                 run = make(use_graphs=False)
-            seconds = median_s(run, 5, 2)
+            began = time.monotonic()
+            run()
+            seconds = median_s(run, *((5, 2) if time.monotonic() - began < 0.2 else (2, 0)))
         except Exception as error:
             tried.append({"what": what, "predicted_s": predicted_s, "failure": str(error)[:200]})
             continue

@@ -34,7 +34,7 @@ from h200_predicted_measured import setting_of
 CAPS = (1.0, 0.5, 0.25)
 PROMPT, PREFILL = 128, 512
 NOISE = 0.02
-RUNS_PER_TURN, SETTLING_RUNS, ROW_S = 4, 2, 8.0
+RUNS_PER_TURN, ROW_S = 8, 14.0
 STEADY = 1.25  # the machine's own speed, slowest over fastest during a row
 
 
@@ -210,13 +210,17 @@ class Control:
         self.seconds: dict[str, list[float]] = {"host": [], "launches": []}
 
     def take(self) -> None:
+        from placewright.execute.measure import settle
+        from placewright.live.finalists import SETTLING_S
+
         for name, job in (("host", self._read), ("launches", self._launch)):
+            settle(job, 3, SETTLING_S)
             samples = []
-            for _ in range(15):
+            for _ in range(12):
                 began = time.perf_counter()
                 job()
                 samples.append(time.perf_counter() - began)
-            self.seconds[name].append(median(samples[3:]))
+            self.seconds[name].append(median(samples))
 
     def drift(self) -> float:
         """Slowest over fastest of the times it was taken."""
@@ -371,6 +375,7 @@ def measure_row(setting, cap, phase, end, options) -> dict:
 
     import placewright.torch as live
     from placewright.execute.measure import compare, measure_in_turns
+    from placewright.live.finalists import SETTLING_RUNS, SETTLING_S
 
     control = Control(setting.gpu)
     variants, notes = {"all CPU": Variant(setting, phase, setting.on_cpu, "cpu")}, {}
@@ -431,7 +436,7 @@ def measure_row(setting, cap, phase, end, options) -> dict:
     if quick:
         turns, row_end = max(1, options.repeats // RUNS_PER_TURN), min(end, time.monotonic() + ROW_S)
         timings = measure_in_turns(
-            quick, turns, 0, runs_per_turn=RUNS_PER_TURN, settling_runs=SETTLING_RUNS,
+            quick, turns, 0, runs_per_turn=RUNS_PER_TURN, settling_runs=SETTLING_RUNS, settling_s=SETTLING_S,
             should_stop=lambda: time.monotonic() > row_end,
         )  # fmt: skip
     control.take()

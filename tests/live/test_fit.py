@@ -14,6 +14,7 @@ from placewright.live import METADATA
 from placewright.live.candidates import everything_on
 from placewright.live.dispatch import ATTRIBUTE, STREAMED, places_of
 from placewright.live.finalists import (
+    SETTLING_RUNS,
     Finalist,
     calibrated_scales,
     confirmed,
@@ -56,7 +57,10 @@ def test_fit_keeps_to_the_cap_and_the_result_runs(name: str, phase: str) -> None
     assert placement.measured is not None
     ran = placement.measured["finalists"]
     assert 1 <= len(ran) <= 5
-    assert placement.measured["measured_s"] == min(f["measured_s"] for f in ran)
+    quickest_s = min(f["quickest_s"] for f in ran)
+    assert any(
+        f["measured_s"] == placement.measured["measured_s"] and f["quickest_s"] <= 1.04 * quickest_s for f in ran
+    )
     assert not hasattr(model, ATTRIBUTE)
     assert not any("forward" in vars(m) for m in model.modules())
     with pretended_cuda(), devices, torch.no_grad():
@@ -227,7 +231,7 @@ def test_runs_of_a_candidate_follow_each_other_and_decode_different_tokens() -> 
     seen: list[int] = []
     model.register_forward_pre_hook(lambda _, args, kwargs: seen.append(int(kwargs["input_ids"])), with_kwargs=True)
     samples = timed(partial(work.run, model), [torch.device("cpu")], TorchBackend())
-    assert len(seen) == len(samples) + 2
+    assert len(seen) >= len(samples) + SETTLING_RUNS
     assert seen == [int(prompt[0, -1 - turn % prompt.shape[1]]) for turn in range(len(seen))]
 
 
@@ -245,17 +249,25 @@ def test_of_equally_fast_candidates_the_one_with_fewest_crossings_is_named() -> 
 
 def test_candidates_that_are_close_are_run_until_they_part_or_have_their_rounds() -> None:
     problem = made_up_problem(make_model("bert"), "forward", {"input_ids": tokens()})
-    whole = checked_placement(problem, everything_on(problem, "cuda:0"), placer="x")
-    ran = [Finalist(str(s), whole, s) for s in (1.0, 1.05, 1.5, 3.0, float("inf"))]
+    whole = checked_placement(problem, everything_on(problem, "cpu"), placer="x")
+    others = [checked_placement(problem, everything_on(problem, "cuda:0"), placer="x") for _ in range(3)]
+    assert others[0].value > 1.03 * whole.value, "these were not predicted to be close"
+    ran = [
+        Finalist("", p, s) for p, s in zip([whole, whole, *others], (1.0, 1.05, 1.5, 3.0, float("inf")), strict=True)
+    ]
     asked = []
     while (i := next_to_confirm(ran, 4)) is not None:
         asked.append(i)
-        ran[i] = confirmed(ran[i], Finalist("", whole, ran[i].seconds))
+        ran[i] = confirmed(ran[i], Finalist("", ran[i].placement, ran[i].seconds))
     assert asked[:3] == [0, 1, 2], "the fastest three have a second round"
     assert [f.rounds for f in ran] == [4, 4, 2, 1, 1]
-    alone = [Finalist("", whole, 1.0, rounds=2), Finalist("", whole, 1.5, rounds=2)]
+    alone = [Finalist("", whole, 1.0, rounds=2), Finalist("", others[0], 1.5, rounds=2)]
     assert next_to_confirm(alone, 4) is None
-    assert confirmed(Finalist("", whole, 1.0, rounds=3), Finalist("", whole, 2.0)).seconds == 1.25
+    unlucky = [alone[0], Finalist("", whole, 1.5, rounds=2)]
+    assert next_to_confirm(unlucky, 4) is not None, "predicted to be as fast: perhaps the machine was slow"
+    again = confirmed(Finalist("", whole, 1.0, rounds=3), Finalist("", whole, 2.0))
+    assert (again.seconds, again.quickest_s, again.rounds) == (1.25, 1.0, 4)
+    assert confirmed(again, Finalist("", whole, float("inf"))).quickest_s == float("inf"), "it failed later"
 
 
 def test_a_model_without_own_code_is_on_the_device_of_its_units() -> None:

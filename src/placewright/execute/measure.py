@@ -50,15 +50,17 @@ def measure_in_turns(
     *,
     runs_per_turn: int = 1,
     settling_runs: int = 0,
+    settling_s: float = 0.0,
     should_stop: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.perf_counter,
     seed: int = 0,
 ) -> dict[str, Timing]:
     """Give every variant one turn per round, in a new random order each round, so that drift hits all alike.
 
-    A turn is one run unless ``runs_per_turn`` says more. ``settling_runs`` before them do not count: what another
-    variant left in caches is not part of a variant's own speed where it runs again and again in use. ``should_stop`` is
-    asked between rounds; whole rounds measured by then count, at least one.
+    A turn is one run unless ``runs_per_turn`` says more. ``settling_runs`` before them, and more of them for
+    ``settling_s``, do not count: what another variant left in caches, or its threads that still wait for work, are not
+    part of a variant's own speed where it runs again and again in use. ``should_stop`` is asked between rounds; whole
+    rounds measured by then count, at least one.
     """
     for run in variants.values():
         for _ in range(warm_up):
@@ -71,13 +73,22 @@ def measure_in_turns(
             break
         for i in rng.permutation(len(names)).tolist():
             run = variants[names[i]]
-            for _ in range(settling_runs):
-                run()
+            settle(run, settling_runs, settling_s, clock)
             for _ in range(runs_per_turn):
                 began = clock()
                 run()
                 seconds[names[i]].append(clock() - began)
     return {n: timing(np.array(s), seed) for n, s in seconds.items()}
+
+
+def settle(
+    run: Callable[[], object], runs: int, seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> None:
+    """Run so often and so long, whichever is more."""
+    began, done = clock(), 0
+    while done < runs or (seconds and clock() - began < seconds):
+        run()
+        done += 1
 
 
 def timing(samples_s: NDArray[np.float64], seed: int = 0) -> Timing:

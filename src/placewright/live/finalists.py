@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,11 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from placewright.execute.measure import settle
 from placewright.live.dispatch import ATTRIBUTE, STREAMED, dispatch, places_of, undispatch
 from placewright.live.transfer import Backend
 from placewright.live.workload import Workload
 from placewright.placement import Placement
 
+SETTLING_RUNS, SETTLING_S = 2, 0.25  # before runs that count, at least: threads of what ran before wait for work
 FEWEST, MOST = 7, 60  # runs of a quick candidate
 QUICK_S, ENOUGH_S = 0.3, 1.5  # of such runs; of slow ones, after three
 CONFIRMED = 3  # so many of the fastest candidates are run a second time
@@ -37,6 +40,10 @@ class Finalist:
     why: str = ""
     working_bytes: dict[str, float] = field(default_factory=dict)  # by GPU, what was taken besides weights
     rounds: int = 1  # that ``seconds`` is the mean of
+    quickest_s: float = float("inf")  # of its rounds
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "quickest_s", min(self.quickest_s, self.seconds))
 
 
 def run_finalist(
@@ -86,18 +93,23 @@ def weights_on(placement: Placement, device: str) -> float:
 
 
 def timed(run: Callable[[int], Any], devices: list[Any], backend: Backend) -> list[float]:
-    """Seconds of some runs, one after another as in use, after two that do not count; ``run`` is told its number.
+    """Seconds of some runs, one after another as in use, after some that do not count; ``run`` is told its number.
 
     A run ends when every device is done.
     """
     samples: list[float] = []
-    for number in range(MOST + 2):
-        began = time.perf_counter()
-        run(number)
+    numbers = itertools.count()
+
+    def once() -> None:
+        run(next(numbers))
         for device in devices:
             backend.wait(device)
-        if number > 1:
-            samples.append(time.perf_counter() - began)
+
+    settle(once, SETTLING_RUNS, SETTLING_S)
+    while len(samples) < MOST:
+        began = time.perf_counter()
+        once()
+        samples.append(time.perf_counter() - began)
         spent_s = sum(samples)
         if (spent_s > QUICK_S and len(samples) >= FEWEST) or (spent_s > ENOUGH_S and len(samples) >= 3):
             break
@@ -105,31 +117,44 @@ def timed(run: Callable[[int], Any], devices: list[Any], backend: Backend) -> li
 
 
 def confirmed(finalist: Finalist, again: Finalist) -> Finalist:
-    """Of all rounds the mean: the fastest of the first was lucky, too."""
+    """Of all rounds the mean: the fastest of the first was lucky, too. Fails where the new round does."""
     total_s = finalist.seconds * finalist.rounds + again.seconds
-    return replace(again, seconds=total_s / (finalist.rounds + 1), rounds=finalist.rounds + 1)
+    quickest_s = min(finalist.quickest_s, again.seconds) if np.isfinite(again.seconds) else float("inf")
+    return replace(again, seconds=total_s / (finalist.rounds + 1), rounds=finalist.rounds + 1, quickest_s=quickest_s)
 
 
 def next_to_confirm(finalists: list[Finalist], rounds: int) -> int | None:
     """Which one to run again: of those that may be the fastest the one with the fewest rounds, ``None`` after all.
 
-    The fastest ``CONFIRMED`` have two rounds in any case. One alone needs no more: it is compared with nothing.
+    The fastest ``CONFIRMED`` have two rounds in any case. More have those that were close to the fastest, or were
+    predicted to be: a shared processor may run at two thirds of its speed for seconds. One alone needs no more.
     """
-    order = sorted(range(len(finalists)), key=lambda i: finalists[i].seconds)
-    able = [i for i in order if np.isfinite(finalists[i].seconds)]
+    order = sorted(range(len(finalists)), key=lambda i: finalists[i].quickest_s)
+    able = [i for i in order if np.isfinite(finalists[i].quickest_s)]
     for i in able[:CONFIRMED]:
         if finalists[i].rounds < 2:
             return i
-    close = [i for i in able if finalists[i].seconds <= finalists[able[0]].seconds * (1 + CLOSE)]
-    fewest = min(close, key=lambda i: finalists[i].rounds, default=None)
-    return fewest if fewest is not None and len(close) > 1 and finalists[fewest].rounds < rounds else None
+    if not able:
+        return None
+    fastest = finalists[able[0]]
+    close = [
+        i
+        for i in able
+        if finalists[i].quickest_s <= fastest.quickest_s * (1 + CLOSE)
+        or finalists[i].placement.value <= fastest.placement.value * (1 + NOISE)
+    ]
+    fewest = min(close, key=lambda i: finalists[i].rounds)
+    return fewest if len(close) > 1 and finalists[fewest].rounds < rounds else None
 
 
 def simplest_of_the_fastest(finalists: list[Finalist]) -> Finalist:
-    """Of those as fast as the fastest within noise the one with the fewest crossings, then the fastest."""
-    fastest_s = min(f.seconds for f in finalists)
-    close = [f for f in finalists if f.seconds <= fastest_s * (1 + NOISE)]
-    return min(close, key=lambda f: (_crossings(f.placement), f.seconds))
+    """Of those as fast as the fastest within noise the one with the fewest crossings, then the fastest.
+
+    Compared by their quickest rounds: others only make a round slower.
+    """
+    fastest_s = min(f.quickest_s for f in finalists)
+    close = [f for f in finalists if f.quickest_s <= fastest_s * (1 + NOISE)]
+    return min(close, key=lambda f: (_crossings(f.placement), f.quickest_s))
 
 
 def _crossings(placement: Placement) -> int:

@@ -199,6 +199,8 @@ class _Search:
                     "name": f.name,
                     "predicted_s": f.placement.value,
                     "measured_s": f.seconds if np.isfinite(f.seconds) else None,
+                    "quickest_s": f.quickest_s if np.isfinite(f.quickest_s) else None,
+                    "rounds": f.rounds,
                     "why": f.why,
                 }
                 for f in self._ran

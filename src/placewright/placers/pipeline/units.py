@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import rustworkx as rx
 from numba import njit
 
 Floats = npt.NDArray[np.float64]
@@ -140,6 +139,8 @@ def _relabel(edges: Edges, new_label: Ints) -> Edges:
 
 def _fuse_cycles(class_count: int, edges: Edges) -> Ints:
     """New label of every class: strongly connected classes share one."""
+    import rustworkx as rx  # large, and few problems get here
+
     graph: rx.PyDiGraph = rx.PyDiGraph()
     graph.add_nodes_from([None] * class_count)
     pairs = zip(edges.source.tolist(), edges.target.tolist(), strict=True)
