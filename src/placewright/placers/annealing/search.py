@@ -44,7 +44,9 @@ _LOAD_WEIGHT = 30.0  # of the busiest devices and channels in the score of some 
 _WORK_WEIGHT = 0.5  # of priced work in the score of the others
 _HEAT = 0.3  # share of the way on which many chains compete; the best ones are heated again and share the rest
 _FIRST_ROUND = 0.5  # of the time, at most, until the best chains are heated again and again
-_LAST_ROUND = 0.88  # of the time that is left then is planned with, so that a slower run can follow
+# Of the time that is left when no whole round fits any more the next one takes the first share, those after it the
+# other share each: a run on a machine that is a little slower just then misses only short rounds.
+_LAST_ROUND, _SHORT_ROUND = 0.85, 0.5
 _EXCHANGES = 5  # times that the worst of these takes over the best one's placement
 _PRICE_STEPS = 200
 _LARGE = 4000  # ops from which on two chains compete per core, below there are four
@@ -109,6 +111,7 @@ class _Search:
         self.logs = [new_log(problem.n_ops) for _ in self.chains]
         self.flow = flow_of(a, problem.op_time_s[:, problem.cluster.device_kind])
         self.loads_only = False
+        self.is_ending = False  # no whole round fits any more
         # Where devices are the bottleneck loads lead, where the longest way is they mislead: every other chain each.
         self.by_loads = [self.model == OVERLAP and i % 2 == 1 for i in range(n_chains)]
         self.typical_loss = [1.0] * n_chains  # of a move, in the score of each chain
@@ -168,7 +171,8 @@ class _Search:
             if pace.share >= 1 and not most:
                 left_s = budget.remaining_s()
                 possible = taken / max(seconds - left_s, 1e-9) * left_s
-                pace = Pace(self._round(again, first_steps * 2 ** (again // 2) // 2, possible, seconds), share=_HEAT)
+                length = first_steps * 2 ** (again // 2) // 2
+                pace = Pace(self._round(again, length, possible, seconds), share=_HEAT)
                 again, exchanged = again + 1, 0
                 for i in chosen:
                     self._take_over(i, i)
@@ -184,8 +188,10 @@ class _Search:
         """The steps of a round; the last one is made to cool down when the time ends. Found once, as speeds are."""
         known = _known_rounds(self.problem)
         key = (self.n_starts, self.threads, round(math.log2(max(seconds, 1e-9))), number)
-        is_last = possible < 1.5 * steps
-        return known.setdefault(key, max(1, int(_LAST_ROUND * possible)) if is_last else steps)
+        if possible < 1.5 * steps:
+            steps = max(1, int((_SHORT_ROUND if self.is_ending else _LAST_ROUND) * possible))
+            self.is_ending = True
+        return known.setdefault(key, steps)
 
     def _all_steps(self, chosen: Sequence[int], steps: int, hot: float, cold: float) -> int:
         return sum(self.pool.map(partial(self._steps, steps=steps, hot=hot, cold=cold), chosen))
