@@ -6,7 +6,7 @@ import math
 
 _SLICES = 200  # between two looks at the clock, at least
 _SLICE_S = 0.06  # between two looks at the clock, at most
-_UNIT = 4.0  # plans are twice a power of this
+_UNIT = 2.0  # plans are a power of this
 _CAUTION = 0.9  # of the time is planned with
 
 
@@ -46,6 +46,6 @@ class Pace:
 def planned(steps_per_s: float, seconds: float, most: float = math.inf) -> Pace:
     """A plan for at most so many seconds, in coarse units: a speed that is measured again leads to the same plan."""
     wanted = min(max(1.0, steps_per_s * seconds * _CAUTION), 1e15)
-    steps = min(2 * _UNIT ** math.floor(math.log(wanted / 2, _UNIT) + 1e-9), most)
+    steps = min(_UNIT ** math.floor(math.log(wanted, _UNIT) + 1e-9), most)
     slices = max(_SLICES, 2 ** math.ceil(math.log2(max(1.0, seconds / _SLICE_S))))
     return Pace(max(1, int(steps)), slices)

@@ -43,7 +43,7 @@ _WINDOWS = (4, 7, 2, 15)  # parts of the run that loads are counted in, one chai
 _LOAD_WEIGHT = 30.0  # of the busiest devices and channels in the score of some chains, beside the value
 _WORK_WEIGHT = 0.5  # of priced work in the score of the others
 _HEAT = 0.3  # share of the way on which many chains compete; the best ones are heated again and share the rest
-_FIRST_ROUND = 0.5  # of the time, at most, until the best chains are heated again and again
+_FIRST_ROUND = 0.95  # of the time, at most, until the best chains are heated again: one long round beats several
 # Of the time that is left when no whole round fits any more the next one takes the first share, those after it the
 # other share each: a run on a machine that is a little slower just then misses only short rounds.
 _LAST_ROUND, _SHORT_ROUND = 0.85, 0.5
