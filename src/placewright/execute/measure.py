@@ -58,9 +58,8 @@ def measure_in_turns(
     """Give every variant one turn per round, in a new random order each round, so that drift hits all alike.
 
     A turn is one run unless ``runs_per_turn`` says more. ``settling_runs`` before them, and more of them for
-    ``settling_s``, do not count: what another variant left in caches, or its threads that still wait for work, are not
-    part of a variant's own speed where it runs again and again in use. ``should_stop`` is asked between rounds; whole
-    rounds measured by then count, at least one.
+    ``settling_s``, do not count: what another variant left in caches is not part of a variant's own speed where it runs
+    again and again in use. ``should_stop`` is asked between rounds; whole rounds measured by then count, at least one.
     """
     for run in variants.values():
         for _ in range(warm_up):

@@ -20,7 +20,7 @@ from placewright.live.transfer import Backend
 from placewright.live.workload import Workload
 from placewright.placement import Placement
 
-SETTLING_RUNS, SETTLING_S = 2, 0.25  # before runs that count, at least: threads of what ran before wait for work
+SETTLING_RUNS, SETTLING_S = 2, 0.25  # before runs that count, at least: what ran before must not matter
 FEWEST, MOST = 7, 60  # runs of a quick candidate
 QUICK_S, ENOUGH_S = 0.3, 1.5  # of such runs; of slow ones, after three
 CONFIRMED = 3  # so many of the fastest candidates are run a second time

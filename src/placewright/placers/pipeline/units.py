@@ -139,7 +139,7 @@ def _relabel(edges: Edges, new_label: Ints) -> Edges:
 
 def _fuse_cycles(class_count: int, edges: Edges) -> Ints:
     """New label of every class: strongly connected classes share one."""
-    import rustworkx as rx  # large, and few problems get here
+    import rustworkx as rx  # here, because searches for latency import this module without ever needing it
 
     graph: rx.PyDiGraph = rx.PyDiGraph()
     graph.add_nodes_from([None] * class_count)
