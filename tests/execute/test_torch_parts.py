@@ -24,7 +24,14 @@ from placewright.costs.measure.torch_calibration import (  # noqa: E402
 from placewright.evaluate import evaluate_many  # noqa: E402
 from placewright.execute.torch import TorchRun  # noqa: E402
 from placewright.execute.torch_code import direct_function  # noqa: E402
-from placewright.execute.torch_weights import WeightStore, plan_chunks, streamed_time_s  # noqa: E402
+from placewright.execute.torch_program import ops_of  # noqa: E402
+from placewright.execute.torch_weights import (  # noqa: E402
+    Span,
+    WeightStore,
+    plan_chunks,
+    streamed_time_s,
+    weight_spans,
+)
 from placewright.execute.torch_workers import run_together  # noqa: E402
 from placewright.testing import random_problem  # noqa: E402
 from placewright.zoo import zoo_module  # noqa: E402
@@ -76,27 +83,103 @@ def test_streamed_weights_give_the_same_outputs(mobilenet: Any) -> None:
         run.close()
 
 
+@pytest.mark.parametrize(
+    "name", ["rnnlm-2?training=0&hidden=16&vocabulary=50&steps=6&batch=2", "gpt2?sequence=4&layers=2&hidden=32&heads=2"]
+)
+def test_shared_weights_are_streamed_once_for_all_who_read_them(name: str) -> None:
+    program, inputs = exported(name)
+    ops = ops_of(program)
+    weights = WeightStore(program).by_placeholder
+    spans = weight_spans(ops, weights)
+    assert {p for s in spans for p in s.placeholders} == set(weights)
+    assert any(s.last > s.first + 1 for s in spans)
+    in_use = [sum(s.size_bytes for s in spans if s.first <= i <= s.last) for i in range(len(ops))]
+    expected = TorchRun(program, {}, {"cpu": "cpu"})(*inputs)
+    for window in (sum(s.size_bytes for s in spans), 2 * max(in_use)):
+        run = TorchRun(program, {}, {"cpu": "cpu"}, streamed=[n.name for n in ops], window_bytes=window)
+        for _ in range(2):
+            for ours, theirs in zip(run(*inputs), expected, strict=True):
+                torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+        run.close()
+    with pytest.raises(ValueError, match="more than is free in the window"):
+        TorchRun(program, {}, {"cpu": "cpu"}, streamed=[n.name for n in ops], window_bytes=max(in_use) - 1)
+
+
+def test_a_view_of_a_weight_keeps_it_and_one_that_leaves_is_not_streamed() -> None:
+    class Tied(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Parameter(torch.randn(7, 5))
+            self.shift = torch.nn.Parameter(torch.randn(5))
+
+        def forward(self, x: Any) -> Any:
+            turned = self.table.transpose(0, 1)
+            x = torch.nn.functional.embedding(x, self.table) + self.shift
+            return x @ turned, turned
+
+    program = torch.export.export(Tied().eval(), (torch.arange(3),))
+    ops, weights = ops_of(program), WeightStore(program).by_placeholder
+    names = [n.name for n in ops]
+    assert {p for s in weight_spans(ops, weights) for p in s.placeholders} == {"p_shift"}
+    inner = [n for n in ops if n.name != "transpose"]
+    of_table = next(s for s in weight_spans(inner, weights) if "p_table" in s.placeholders)
+    assert of_table.first == of_table.last == names.index("embedding") - 1
+
+    class Kept(Tied):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x)[0]
+
+    program = torch.export.export(Kept().eval(), (torch.arange(3),))
+    ops, weights = ops_of(program), WeightStore(program).by_placeholder
+    of_table = next(s for s in weight_spans(ops, weights) if "p_table" in s.placeholders)
+    assert (ops[of_table.first].name, ops[of_table.last].name) == ("transpose", "matmul")
+
+
 def test_a_window_is_never_overwritten_too_early() -> None:
     rng = np.random.default_rng(0)
-    for _ in range(200):
-        sizes = [(f"op{i}", int(s)) for i, s in enumerate(rng.integers(1, 40, rng.integers(1, 30)))]
-        chunks = plan_chunks(sizes, int(rng.integers(40, 120)))
+    n_refused = 0
+    for _ in range(400):
+        n_ops, longest = int(rng.integers(1, 30)), int(rng.integers(1, 6))
+        firsts = sorted(rng.integers(0, n_ops, rng.integers(1, 30)).tolist())
+        ends = [(f, min(n_ops - 1, f + int(rng.integers(0, longest)))) for f in firsts]
+        spans = [Span((f"w{i}",), f, k, int(rng.integers(1, 40))) for i, (f, k) in enumerate(ends)]
+        try:
+            chunks = plan_chunks(spans, int(rng.integers(40, 300)))
+        except ValueError:
+            n_refused += 1
+            continue
         for i, chunk in enumerate(chunks):
-            for j, other in enumerate(chunks[:i]):
-                apart = (
-                    other.offset_bytes + other.size_bytes <= chunk.offset_bytes
-                    or chunk.offset_bytes + chunk.size_bytes <= other.offset_bytes
-                )
-                assert apart or j <= chunk.after
-            assert chunk.after < i
+            assert (chunk.first, chunk.last, chunk.size_bytes) == spans[i][1:]
+            for other in chunks[:i]:
+                apart = other.end_bytes <= chunk.offset_bytes or chunk.end_bytes <= other.offset_bytes
+                assert apart or other.last <= chunk.after
+            assert chunk.after < chunk.first
             assert i == 0 or chunk.after >= chunks[i - 1].after
+    assert n_refused < 300
+
+
+def test_a_ring_of_own_weights_waits_for_the_oldest() -> None:
+    own = [Span((f"w{i}",), i, i, 10) for i in range(12)]
+    assert [c.after for c in plan_chunks(own, 40)] == [-1, -1, -1, -1, *range(8)]
 
 
 def test_streaming_hides_behind_compute_or_is_bound_by_copies() -> None:
-    chunks = plan_chunks([("a", 100), ("b", 100), ("c", 100)], 200)
-    chunk_of_op = {0: 0, 1: 1, 2: 2}
-    assert streamed_time_s([10.0, 10.0, 10.0], chunk_of_op, chunks, 0.0, 100.0) == pytest.approx(31.0)
-    assert streamed_time_s([0.1, 0.1, 0.1], chunk_of_op, chunks, 0.0, 100.0) == pytest.approx(3.1)
+    chunks = plan_chunks([Span((name,), i, i, 100) for i, name in enumerate("abc")], 200)
+    assert streamed_time_s([10.0, 10.0, 10.0], chunks, 0.0, 100.0) == pytest.approx(31.0)
+    assert streamed_time_s([0.1, 0.1, 0.1], chunks, 0.0, 100.0) == pytest.approx(3.1)
+    # The first is read by all three ops, so the second and third pass through what is left of the window.
+    shared = [Span(("a",), 0, 2, 100), Span(("b",), 1, 1, 100), Span(("c",), 2, 2, 100)]
+    assert streamed_time_s([10.0, 10.0, 10.0], plan_chunks(shared, 200), 0.0, 100.0) == pytest.approx(32.0)
+
+
+def test_a_device_lets_go_of_what_only_others_read(mobilenet: Any) -> None:
+    program, inputs = mobilenet
+    names = [n.name for n in ops_of(program)]
+    run = TorchRun(program, {n: "ab"[i // 7 % 2] for i, n in enumerate(names)}, {"a": "cpu", "b": "cpu"})
+    run(*inputs)
+    assert run.crossings > 10
+    held = [i for values in run._values for i, v in enumerate(values) if v is not None]
+    assert set(held) <= set(run._input_slots)
 
 
 def test_the_delays_of_a_stream_add_up_to_its_end() -> None:

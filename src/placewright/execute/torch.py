@@ -25,9 +25,8 @@ from placewright.execute.torch_program import (
     devices_of_ops,
     ops_of,
     ordered,
-    own_weights,
 )  # fmt: skip
-from placewright.execute.torch_weights import Stream, WeightStore
+from placewright.execute.torch_weights import Stream, WeightStore, weight_spans
 from placewright.execute.torch_workers import inner_threads, own_threads, run_together
 from placewright.text import shown
 
@@ -56,12 +55,12 @@ class TorchRun:
         """``torch_devices`` gives each device's torch name (``cpu``, ``cuda:0``); ``start_order`` ops' planned starts.
 
         An op that is not named (a constant, a view of one tensor taken apart) follows its first input. Runs of one
-        program may share a ``store`` of weights. Weights of ops in ``streamed`` stay in host memory and reach the
-        device for each sample, through ``window_bytes`` of its memory. ``use_graphs`` records the segments of CUDA
-        devices as CUDA graphs; where that is not possible, ``graph_failure`` says why. Graphs write their results to
-        the same memory each time: without ``copies_outputs`` that memory itself is returned, valid until the next call.
-        ``mark`` is called with the name of every op after its call. ``threads`` says how many a device on the CPU may
-        use, 0 being torch's choice.
+        program may share a ``store`` of weights. Weights that an op in ``streamed`` is the first to read on its device
+        stay in host memory and reach the device for each sample, through ``window_bytes`` of its memory.
+        ``use_graphs`` records the segments of CUDA devices as CUDA graphs; where that is not possible,
+        ``graph_failure`` says why. Graphs write their results to the same memory each time: without ``copies_outputs``
+        that memory itself is returned, valid until the next call. ``mark`` is called with the name of every op after
+        its call. ``threads`` says how many a device on the CPU may use, 0 being torch's choice.
         """
         import torch
 
@@ -234,9 +233,9 @@ class TorchRun:
         for device, here in enumerate(self._torch):
             mine = [n for n in nodes if self._device_of[n.name] == device]
             pieces = cut_into_pieces(mine, position, self._device_of, device)
-            flowing = [(n.name, own_weights(n, weights)) for n in mine if n.name in streamed]
-            flowing = [(name, own) for name, own in flowing if own]
-            stream = Stream(flowing, store, here, window_bytes) if flowing else None
+            names = [n.name for n in mine]
+            flowing = [s for s in weight_spans(mine, weights) if names[s.first] in streamed] if streamed else []
+            stream = Stream(flowing, names, store, here, window_bytes) if flowing else None
             hooks = self._hooks(stream, pieces, mark, mine)
             last = {i.name: n.name for n in mine for i in n.all_input_nodes}
             first = {i.name: n.name for n in reversed(mine) for i in n.all_input_nodes}
@@ -256,6 +255,7 @@ class TorchRun:
                 }
                 freed = [self._slots[i] for i in read if last[i] in inside and self._slots[i] not in self._results]
                 kept = [self._slots[n] for n in leaving]
+                gone = [s for n in leaving if n not in last and (s := self._slots[n]) not in self._results]
                 run = compile_segment(piece, self._slots, loaded, kept, freed, here, hooks)
                 sends = [(slot, tuple(d for d in self._readers.get(slot, []) if d != device)) for slot in kept]
                 waits = [
@@ -263,7 +263,8 @@ class TorchRun:
                     for i in sorted(read, key=self._slots.__getitem__)
                     if i in position and self._device_of[i] != device and first[i] in inside
                 ]
-                built.append(Segment(run, tuple(n.name for n in piece), tuple(waits), tuple(s for s in sends if s[1])))
+                sends = [s for s in sends if s[1]]
+                built.append(Segment(run, tuple(n.name for n in piece), tuple(waits), tuple(sends), tuple(gone)))
             segments.append(built)
         return segments
 
@@ -349,6 +350,8 @@ class TorchRun:
                         into = self._arriving[other][slot] if other in self._arriving else None
                         moved = self._ways[device, other].send(values[slot], slot, into)
                         self._values[other][slot] = moved
+                for slot in segment.gone:
+                    values[slot] = None
         except Exception as error:  # raised again by the caller's thread, with the op's name
             name = shown(segment.failed_op(error))
             self._errors.append(f"operator '{name}' on '{self._names[device]}' failed: {shown(str(error), 300)}")

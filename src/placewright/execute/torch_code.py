@@ -33,6 +33,7 @@ class Segment(NamedTuple):
     op_names: tuple[str, ...]
     waits: tuple[int, ...]  # slots that come from other devices
     sends: tuple[tuple[int, tuple[int, ...]], ...]  # slots and the devices that read them
+    gone: tuple[int, ...]  # slots that are not needed here once they are sent
 
     def failed_op(self, error: BaseException) -> str:
         """The op that raised the error, by the line it happened in."""

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     import torch
 
 
+# Ops that say nothing of it in their declaration, and hand back what they were given in evaluation.
+_RETURNS_ITS_INPUT = ("aten::dropout", "aten::feature_dropout", "aten::alpha_dropout")
+
+
 def ops_of(program: torch.export.ExportedProgram) -> list[Any]:
     """The nodes that compute something, in the program's order."""
     return [n for n in program.graph.nodes if n.op == "call_function" and not _is_check(n)]
@@ -22,9 +26,14 @@ def _is_check(node: Any) -> bool:
     return not node.users and str(node.target).startswith("aten._assert_")
 
 
-def own_weights(node: Any, weights: Mapping[str, Any]) -> list[str]:
-    """Weights that nobody else reads."""
-    return [i.name for i in dict.fromkeys(node.all_input_nodes) if i.name in weights and len(i.users) == 1]
+def viewed_input(node: Any) -> Any:
+    """The input whose memory an op's result may share, or None."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:  # picks one of several tensors
+        return node.args[0] if node.args and hasattr(node.args[0], "all_input_nodes") else None
+    if schema.name in _RETURNS_ITS_INPUT or any(r.alias_info is not None for r in schema.returns):
+        return next(iter(node.all_input_nodes), None)
+    return None
 
 
 def cut_into_pieces(

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placewright.execute.torch_code import Hook
+from placewright.execute.torch_program import viewed_input
+from placewright.text import shown
 
 if TYPE_CHECKING:
     import torch
@@ -40,38 +42,91 @@ class WeightStore:
         self._moved = {key: t for key, t in self._moved.items() if not key[1].startswith(device_type)}
 
 
-class Chunk(NamedTuple):
-    """Weights of one op that are streamed: where they lie in the window, and which chunk must be done with it."""
+class Span(NamedTuple):
+    """Weights that are streamed together, and the ops of their device that are first and last to read them."""
 
-    op: str
+    placeholders: tuple[str, ...]
+    first: int
+    last: int
+    size_bytes: int
+
+
+class Chunk(NamedTuple):
+    """Where a span lies in the window."""
+
     offset_bytes: int
     size_bytes: int
-    after: int  # the last earlier chunk in the same place, -1 if none
+    first: int
+    last: int
+    after: int  # the op that must be done before the place is free, -1 if it is from the beginning
+
+    @property
+    def end_bytes(self) -> int:
+        return self.offset_bytes + self.size_bytes
 
 
-def plan_chunks(sizes_bytes: Sequence[tuple[str, int]], window_bytes: int) -> list[Chunk]:
-    """Lay chunks, in the order they are needed, into a window that is filled over and over.
+def weight_spans(ops: Sequence[Any], weights: Mapping[str, Any]) -> list[Span]:
+    """The weights that a device's ``ops`` read, in the order of their first readers.
 
-    >>> [(c.offset_bytes, c.after) for c in plan_chunks([("a", 256), ("b", 256), ("c", 256)], 512)]
+    A view of a weight is read as the weight itself. One that leaves the device is left out: nobody knows until when.
+    """
+    position = {n.name: i for i, n in enumerate(ops)}
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    weight_of = {name: name for name in weights}  # and of every view
+    for i, node in enumerate(ops):
+        for source in node.all_input_nodes:
+            if source.name in weight_of:
+                weight = weight_of[source.name]
+                first.setdefault(weight, i)
+                last[weight] = max(i, last.get(weight, i))
+        viewed = viewed_input(node)
+        if viewed is not None and viewed.name in weight_of:
+            weight = weight_of[node.name] = weight_of[viewed.name]
+            if any(u.name not in position for u in node.users):
+                last[weight] = len(ops)
+    together: dict[tuple[int, int], list[str]] = {}
+    for name, begin in first.items():
+        if last[name] < len(ops):
+            together.setdefault((begin, last[name]), []).append(name)
+    return [
+        Span(tuple(names), begin, end, sum(aligned(weights[n].nbytes) for n in names))
+        for (begin, end), names in sorted(together.items())
+    ]
+
+
+def plan_chunks(spans: Sequence[Span], window_bytes: int) -> list[Chunk]:
+    """Lay spans, in the order of their first readers, into a window that is filled over and over.
+
+    >>> own = [Span((name,), i, i, 256) for i, name in enumerate("abc")]
+    >>> [(c.offset_bytes, c.after) for c in plan_chunks(own, 512)]
     [(0, -1), (256, -1), (0, 0)]
+
+    Raises ValueError if spans that are read at the same time do not fit.
     """
     chunks: list[Chunk] = []
-    position = 0
-    for op, size in sizes_bytes:
-        if size > window_bytes:
-            raise ValueError(f"the weights of '{op}' take {size} bytes, more than the window of {window_bytes}")
-        if position + size > window_bytes:
-            position = 0
-        overlapping = [
-            i
-            for i, c in enumerate(chunks)
-            if c.offset_bytes < position + size and position < c.offset_bytes + c.size_bytes
-        ]
-        earlier = max(overlapping, default=-1)
-        if chunks:  # copies are made in order, so none may wait for less than the one before
-            earlier = max(earlier, chunks[-1].after)
-        chunks.append(Chunk(op, position, size, earlier))
-        position += size
+    on_top: list[Chunk] = []  # those that no later one covers
+    position, latest = 0, -1
+    for span in spans:
+        living = [c for c in on_top if c.last >= span.first]
+        free = []
+        for begin in (position, 0, *sorted(c.end_bytes for c in living)):
+            end = begin + span.size_bytes
+            if end > window_bytes or any(c.offset_bytes < end and begin < c.end_bytes for c in living):
+                continue
+            below = [c.last for c in on_top if c.offset_bytes < end and begin < c.end_bytes]
+            free.append((max(below, default=-1), begin))
+        if not free:
+            raise ValueError(
+                f"the weights {shown(', '.join(span.placeholders), 100)} take {span.size_bytes} bytes, more than is "
+                f"free in the window of {window_bytes} bytes when they are needed"
+            )
+        earlier, position = min(free, key=lambda place: place[0])
+        latest = max(latest, earlier)  # copies are made in order, so none may wait for less than the one before
+        chunk = Chunk(position, span.size_bytes, span.first, span.last, latest)
+        position = chunk.end_bytes
+        chunks.append(chunk)
+        on_top = [c for c in on_top if c.offset_bytes < chunk.offset_bytes or c.end_bytes > position] + [chunk]
     return chunks
 
 
@@ -80,54 +135,46 @@ def aligned(size_bytes: int) -> int:
     return -(-size_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
 
 
-def streamed_time_s(
-    compute_s: Sequence[float],
-    chunk_of_op: Mapping[int, int],
-    chunks: Sequence[Chunk],
-    latency_s: float,
-    bandwidth: float,
-) -> float:
+def streamed_time_s(compute_s: Sequence[float], chunks: Sequence[Chunk], latency_s: float, bandwidth: float) -> float:
     """When the last of ``compute_s`` ends if ops run one after another, and chunks arrive beside them."""
-    done = [0.0] * len(chunks)
-    ready = [0.0] * len(chunks)
+    ends: list[float] = []
     now, copied, n_issued = 0.0, 0.0, 0
     for op, seconds in enumerate(compute_s):
-        mine = chunk_of_op.get(op, -1)
-        while n_issued <= mine:
+        while n_issued < len(chunks) and chunks[n_issued].first <= op:
             chunk = chunks[n_issued]
-            begin = max(copied, done[chunk.after] if chunk.after >= 0 else 0.0)
-            copied = ready[n_issued] = begin + latency_s + chunk.size_bytes / bandwidth
+            begin = max(copied, ends[chunk.after] if chunk.after >= 0 else 0.0)
+            copied = begin + latency_s + chunk.size_bytes / bandwidth
+            now = max(now, copied)
             n_issued += 1
-        now = max(now, ready[mine] if mine >= 0 else 0.0) + seconds
-        if mine >= 0:
-            done[mine] = now
+        now += seconds
+        ends.append(now)
     return now
 
 
 class Stream:
-    """Streams the weights of some ops of one device through a window of its memory, ahead of the ops that read them."""
+    """Streams weights of one device through a window of its memory, ahead of the ops that read them."""
 
     def __init__(
-        self, ops: Sequence[tuple[str, Sequence[str]]], store: WeightStore, device: torch.device, window_bytes: int
+        self, spans: Sequence[Span], op_names: Sequence[str], store: WeightStore, device: torch.device, window: int
     ) -> None:
-        """``ops`` are the ops in their order, each with the placeholders of its weights."""
+        """``spans`` count in ``op_names``, the device's ops in their order; ``window`` is in bytes."""
         import torch
 
         weights = store.by_placeholder
-        sizes = [(op, sum(aligned(weights[p].nbytes) for p in placeholders)) for op, placeholders in ops]
-        self.chunks = plan_chunks(sizes, window_bytes)
+        self.chunks = plan_chunks(spans, window)
+        self._op_names = op_names
         self._is_cuda = device.type == "cuda"
         self._device = device
-        self._window = torch.empty(window_bytes, dtype=torch.uint8, device=device)
+        self._window = torch.empty(window, dtype=torch.uint8, device=device)
         self._copy_stream: Any = torch.cuda.Stream(device) if self._is_cuda else None  # type: ignore[no-untyped-call]
         event: Any = torch.cuda.Event
-        self._ready: list[Any] = [event() if self._is_cuda else None for _ in ops]
+        self._ready: list[Any] = [event() if self._is_cuda else None for _ in spans]
         self._host: list[Any] = []
         self.views: dict[str, Any] = {}
-        for (_, placeholders), chunk in zip(ops, self.chunks, strict=True):
+        for span, chunk in zip(spans, self.chunks, strict=True):
             packed = torch.empty(chunk.size_bytes, dtype=torch.uint8, pin_memory=self._is_cuda)
             offset = 0
-            for p in placeholders:
+            for p in span.placeholders:
                 weight = weights[p].contiguous()
                 packed[offset : offset + weight.nbytes] = weight.reshape(-1).view(torch.uint8).cpu()
                 begin = chunk.offset_bytes + offset
@@ -137,16 +184,18 @@ class Stream:
             self._host.append(packed)
 
     def hooks(self, first_op: Mapping[str, str]) -> dict[str, Hook]:
-        """What to do around ops. ``first_op`` names, for each streamed op, the op before which no copy may begin."""
+        """What to do around ops. ``first_op`` names, for each op, the op before which no copy for it may begin."""
         before: dict[str, list[int]] = {}
         after: dict[str, list[int]] = {}
-        own = {chunk.op: i for i, chunk in enumerate(self.chunks)}
+        own: dict[str, int] = {}
         for i, chunk in enumerate(self.chunks):
-            earlier = self.chunks[chunk.after].op if chunk.after >= 0 else ""
-            if earlier and first_op[earlier] == first_op[chunk.op]:
+            reader = self._op_names[chunk.first]
+            own[reader] = i  # the last one, if several: copies are made in order
+            earlier = self._op_names[chunk.after] if chunk.after >= 0 else ""
+            if earlier and first_op[earlier] == first_op[reader]:
                 after.setdefault(earlier, []).append(i)
             else:
-                before.setdefault(first_op[chunk.op], []).append(i)
+                before.setdefault(first_op[reader], []).append(i)
         return {
             op: Hook(
                 functools.partial(self._before, own.get(op), before.get(op, [])),

@@ -80,13 +80,17 @@ def measure_ops(
     device: str,
     store: WeightStore,
     passes: int = 10,
+    warm_up: int = 2,
 ) -> OpTimes:
-    """Time the ops of a program on the CPU and on ``device``; a ``device`` of cpu stands in where there is no other."""
+    """Time the ops of a program on the CPU and on ``device``; a ``device`` of cpu stands in where there is no other.
+
+    Every way of running it is timed ``passes`` times, after ``warm_up`` runs that do not count.
+    """
     names = [n.name for n in program.graph.nodes if n.op == "call_function"]
     whole = {}
     for key, torch_name, use_graphs in (("cpu", "cpu", False), ("eager", device, False), ("graphs", device, True)):
         run = TorchRun(program, {}, {"all": torch_name}, store=store, use_graphs=use_graphs)
-        whole[key] = median_s(lambda run=run: run(*inputs), passes)  # type: ignore[misc]
+        whole[key] = median_s(lambda run=run: run(*inputs), passes, warm_up)  # type: ignore[misc]
         run.close()
     is_cuda = device.startswith("cuda")
     rows = {k: np.zeros((passes, len(names))) for k in ("cpu", "kernel", "launch")}
@@ -95,7 +99,7 @@ def measure_ops(
     cpu_run = TorchRun(
         program, {}, {"all": "cpu"}, store=store, mark=lambda n: host_marks.append((n, time.perf_counter()))
     )
-    for p in range(-2, passes):
+    for p in range(-warm_up, passes):
         host_marks.clear()
         last = time.perf_counter()
         cpu_run(*inputs)
@@ -106,7 +110,7 @@ def measure_ops(
     if is_cuda:
         queue = _QueuedMarks()
         gpu_run = TorchRun(program, {}, {"all": device}, store=store, mark=queue.mark)
-        for p in range(-2, passes):
+        for p in range(-warm_up, passes):
             queue.begin()
             gpu_run(*inputs)
             for name, launch, kernel in queue.times():
