@@ -6,10 +6,11 @@
 A model's need is its weights plus the peak of its activations, as the evaluator counts them; caps are 100%, 50% and 25%
 of it. All CPU and all GPU are plain torch. Accelerate gets the cap as max_memory; it counts weights only, so where its
 measured peak breaks the cap it gets the cap less the activations. What libraries allocate for themselves (measured: the
-peak of all GPU above the need) is allowed to everyone on top. Ours: candidates (single devices, cuts in the model's
-order, what placers find, everything on the GPU with some weights streamed from pinned host memory) are predicted from
-measured op and copy times, the best few are timed briefly, and one is chosen before the run that counts. There all
-variants run in turns, in random order. Results are written after each model.
+peak of all GPU above the need) is allowed to everyone on top, and 5% and 1 MB beyond that. Ours: placements (single
+devices, cuts in the model's order, lookups on the CPU, what placers find with all weights on the GPU or streamed to it)
+are predicted from measured op and copy times; where weights on the GPU do not fit, as many as must be are streamed from
+pinned host memory. The best few are timed briefly, and one is chosen before the run that counts. There all variants
+under all caps run in turns, in random order. Results are written after each model.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import argparse
 import copy
 import functools
 import gc
+import itertools
 import json
 import math
 import signal
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from h200_predicted_measured import setting_of
@@ -37,6 +40,11 @@ MODELS = (
 SMALL = ("resnet-50?image=64", "mobilenet?image=64", "bert-base?sequence=16")
 CAPS = (1.0, 0.5, 0.25)
 HOPELESS = 2.0  # a candidate that is predicted to take so many times what another took is not tried
+TRIED = 4  # candidates that are timed
+MIN_ROUNDS = 3  # of the run that counts, also where time is short
+BEYOND = 1.05  # a measured peak may be so many times the cap
+SLOW_S = 0.5  # a model that takes longer on the CPU is run less often
+COPY_LATENCY_S, COPY_BANDWIDTH = 5e-6, 40e9  # of streamed weights
 NOISE = 0.02  # a difference below this is none, however narrow the intervals
 
 
@@ -48,10 +56,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--budget", type=float, default=1.5, help="seconds per placer run")
     parser.add_argument("--small", action="store_true", help="small models")
-    parser.add_argument("--draw", type=Path, help="a result of an earlier run: only print its table")
+    parser.add_argument("--draw", type=Path, nargs="+", help="results of earlier runs: only print their table")
+    parser.add_argument("--join", type=Path, help="with --draw: write all rows there")
     options = parser.parse_args()
     if options.draw:
-        print(table(json.loads(options.draw.read_text())))
+        joined = join([json.loads(path.read_text()) for path in options.draw])
+        if options.join:
+            options.join.write_text(json.dumps(joined, indent=1) + "\n")
+        print(table(joined))
         return
     options.output.mkdir(parents=True, exist_ok=True)
     measure_all(options)
@@ -67,19 +79,23 @@ def measure_all(options: argparse.Namespace) -> None:
     has_cuda = torch.cuda.is_available()
     device = "cuda:0" if has_cuda else "cpu"
     results = {**setting_of(__file__, options.seconds), "rows": [], "failures": {}}
+    results["command"] += f" --repeats {options.repeats}" + (f" --models '{options.models}'" if options.models else "")
     compile_placers()
     print(f"placers compiled, {time.monotonic() - began:.0f} s", flush=True)
     curve = measure_copies(device)
     if has_cuda:
         warm_libraries(device)
-    for model in (options.models or ",".join(SMALL if options.small else MODELS)).split(","):
+    models = (options.models or ",".join(SMALL if options.small else MODELS)).split(",")
+    for number, model in enumerate(models):
         if time.monotonic() - began > options.seconds - 12:
             results["failures"][model] = "no time left"
             continue
         start = time.monotonic()
         try:
-            end = min(began + options.seconds, start + max(25.0, options.seconds / 9))
-            signal.alarm(max(1, math.ceil(end - start)) + 5)  # an export that takes minutes cannot be asked to stop
+            left = began + options.seconds - start
+            end = start + min(left, max(25.0, 2 * left / (len(models) - number)))
+            # An export that takes minutes cannot be asked to stop.
+            signal.alarm(max(1, math.ceil(end - start)) + MIN_ROUNDS * 10)
             for row in measure_model(model, device, curve, end, options):
                 results["rows"].append(row)
                 print(table_line(row), flush=True)
@@ -96,13 +112,28 @@ def measure_all(options: argparse.Namespace) -> None:
     print(table(results))
 
 
+def join(parts: list[dict]) -> dict:
+    """One result of several runs; of rows that were taken again the last counts."""
+    rows = {(row["model"], row["cap"]): row for part in parts for row in part["rows"]}
+    order = {model: i for i, model in enumerate(MODELS)}
+    failures = {model: why for part in parts for model, why in part["failures"].items()}
+    return {
+        **parts[-1],
+        "command": "; ".join(dict.fromkeys(part["command"] for part in parts)),
+        "rows": sorted(rows.values(), key=lambda r: (order.get(r["model"], len(order)), -r["cap"])),
+        "failures": {m: why for m, why in failures.items() if all((m, cap) not in rows for cap in CAPS)},
+    }
+
+
 def compile_placers() -> None:
-    """Once, on a small problem: compiling must not count against the first model."""
+    """Once, on a small problem, with and without a limit: compiling must not count against the first model."""
     from placewright.api import load, place
 
     problem = load("zoo:mobilenet", cluster="h200-xeon")
-    for placer in PLACERS:
-        place(problem, placer=placer, budget=0.1)
+    gpu = int(np.flatnonzero(~problem.cluster.is_host)[0])
+    for limit in (math.inf, float(problem.memory_bytes.sum()) / 2):
+        for placer in PLACERS:
+            place(capped(problem, gpu, limit), placer=placer, budget=0.1)
 
 
 def _out_of_time(*_) -> None:
@@ -132,13 +163,14 @@ def warm_libraries(device: str) -> None:
     torch.cuda.synchronize()
 
 
-def measure_model(model, device, curve, end, options):
-    """Yield a row per cap."""
+def measure_model(model, device, curve, end, options) -> list[dict]:
+    """A row per cap."""
     import torch
 
     from placewright.cluster_file import load_cluster
     from placewright.costs.measure.torch_calibration import calibrated_profile, measure_ops
     from placewright.evaluate import evaluate
+    from placewright.execute.measure import measure_in_turns
     from placewright.execute.torch_weights import WeightStore
     from placewright.frontends.registry import read_model
     from placewright.problem import Rule, build_problem
@@ -147,8 +179,10 @@ def measure_model(model, device, curve, end, options):
     module, inputs = zoo_module(model)
     program = torch.export.export(module.eval(), tuple(inputs))
     graph = read_model(program, {})
+    plain_cpu = Plain(module, inputs, "cpu")
     store = WeightStore(program)
-    times = measure_ops(program, graph, inputs, device, store, passes=3)
+    passes, warm_up = (1, 1) if plain_cpu.seconds > SLOW_S else (3, 2)
+    times = measure_ops(program, graph, inputs, device, store, passes, warm_up)
     store.forget("cuda")
     cluster = load_cluster("h200-xeon")
     pins = tuple(
@@ -161,28 +195,82 @@ def measure_model(model, device, curve, end, options):
     gpu = int(np.flatnonzero(~cluster.is_host)[0])
     everywhere = np.where(problem.allowed[:, gpu], gpu, 1 - gpu).astype(np.int32)
     need = float(evaluate(problem, everywhere).memory_bytes[gpu])
-    setting = Setting(model, module, program, graph, inputs, device, problem, gpu, everywhere, times, curve, need)
-    plain_cpu = Plain(module, inputs, "cpu")
+    setting = Setting(
+        model, module, program, graph, inputs, device, problem, gpu, everywhere, times, need, store.by_placeholder
+    )
     plain_gpu = Plain(copy.deepcopy(module), inputs, device)
     allowance = max(0.0, plain_gpu.peak_bytes - need)
-    expected = plain_cpu.outputs()
-    for cap in CAPS:
-        if time.monotonic() > end:
-            return
-        yield measure_cap(setting, cap, plain_cpu, plain_gpu, allowance, expected, end, options)
+    variants, rows = {"cpu": plain_cpu, "gpu": plain_gpu}, []
+    began = time.monotonic()
+    for number, cap in enumerate(CAPS, 1):
+        # A third of the time is for the run that counts.
+        until = began + (end - began) * 0.65 * number / len(CAPS)
+        row, ours, accelerate = prepare_cap(setting, cap, allowance, until, options)
+        rows.append(row)
+        variants[f"ours {cap:.0%}"] = ours
+        if accelerate is not None:
+            variants[f"accelerate {cap:.0%}"] = accelerate
+        print(f"  {model}, {cap:.0%}: {row['chosen']}; {end - time.monotonic():.0f} s left", flush=True)
+    differences = {
+        name: max(
+            float((a - b).abs().max() / b.abs().max().clamp_min(1e-9))
+            for a, b in zip(v.outputs(), plain_cpu.outputs(), strict=True)
+        )
+        for name, v in variants.items()
+    }
+    slowest = max(v.seconds for v in variants.values())
+    repeats = int(min(options.repeats, max(5, 4.0 / slowest)))
+    rounds = itertools.count(1)
+    timings = measure_in_turns(
+        variants, repeats, 0, should_stop=lambda: next(rounds) >= MIN_ROUNDS and time.monotonic() > end
+    )
+    return [finished(row, variants, timings, differences) for row in rows]
 
 
-class Setting:
+def finished(row: dict, variants, timings, differences) -> dict:
+    """The row with what was measured of its variants."""
+    from placewright.execute.measure import compare
+
+    at = f" {row['cap']:.0%}"
+    names = {"cpu": "cpu", "ours": f"ours{at}", "accelerate": f"accelerate{at}"}
+    if row["cap"] == 1.0:
+        names["gpu"] = "gpu"
+    names = {short: name for short, name in names.items() if name in variants}
+    measured = {short: timings[name] for short, name in names.items()}
+    row["differences"] = {short: differences[name] for short, name in names.items()}
+    row["peak_bytes"] = {short: variants[name].peak_bytes for short, name in names.items()}
+    row["measured"] = {n: [t.median_s, t.low_s, t.high_s] for n, t in measured.items()}
+    row["rounds"] = len(measured["ours"].samples_s)
+    comparisons = {n: compare(measured["ours"], t) for n, t in measured.items() if n != "ours"}
+    row["against"] = {n: [c.gain, c.low, c.high] for n, c in comparisons.items()}
+    row["is_slower_than"] = [n for n, c in comparisons.items() if c.high < 0 and c.gain < -NOISE]
+    return row
+
+
+class Setting(NamedTuple):
     """All that belongs to one model."""
 
-    def __init__(
-        self, model, module, program, graph, inputs, device, problem, gpu, everywhere, times, curve, need
-    ) -> None:
-        self.model, self.module, self.program, self.graph, self.inputs = model, module, program, graph, inputs
-        self.device = device
-        self.problem, self.gpu, self.everywhere, self.times, self.curve, self.need = (
-            problem, gpu, everywhere, times, curve, need,
-        )  # fmt: skip
+    model: str
+    module: Any
+    program: Any
+    graph: Any
+    inputs: Any
+    device: str
+    problem: Any
+    gpu: int
+    everywhere: Any  # the placement of all that may be there on the GPU
+    times: Any
+    need: float  # bytes
+    weights: Any  # tensors by placeholder
+
+    def on_gpu(self, placement) -> list:
+        """The program's ops that a placement has on the GPU, in the program's order."""
+        from placewright.execute.torch_program import devices_of_ops, ops_of
+
+        nodes, names = ops_of(self.program), list(self.problem.cluster.device_names)
+        placed = {op: names[d] for op, d in zip(self.graph.op_names, placement.tolist(), strict=True)}
+        device_of = devices_of_ops(nodes, placed, names)
+        return [n for n in nodes if device_of[n.name] == self.gpu]
 
 
 class Plain:
@@ -200,8 +288,12 @@ class Plain:
             torch.cuda.reset_peak_memory_stats()
         for _ in range(2):
             start = time.monotonic()
-            self()
+            result = self()
             self.seconds = time.monotonic() - start
+            self._outputs = [o.cpu() for o in (result if isinstance(result, tuple) else (result,))]
+            del result
+            if self.seconds > 2 * SLOW_S and not self._is_cuda:
+                break
         self.peak_bytes = torch.cuda.max_memory_allocated() - before if self._is_cuda else 0
 
     def __call__(self):
@@ -214,8 +306,7 @@ class Plain:
         return result
 
     def outputs(self):
-        result = self()
-        return [o.cpu() for o in (result if isinstance(result, tuple) else (result,))]
+        return self._outputs
 
 
 class Ours:
@@ -234,20 +325,25 @@ class Ours:
         before = torch.cuda.memory_allocated() if is_cuda else 0
         if is_cuda:  # while a graph is being recorded, too: what it uses later does not show
             torch.cuda.reset_peak_memory_stats()
-        planned = {setting.graph.op_names[s.op]: s.start_s for s in timeline(problem, placement) if s.op >= 0}
+        # Weights are streamed in the program's order, for which the window was planned.
+        steps = timeline(problem, placement) if not streamed else ()
+        planned = {setting.graph.op_names[s.op]: s.start_s for s in steps if s.op >= 0}
         placed = {op: names[d] for op, d in zip(setting.graph.op_names, placement.tolist(), strict=True)}
         devices = {n: "cpu" if problem.cluster.is_host[i] else setting.device for i, n in enumerate(names)}
         self._run = TorchRun(
             setting.program,
             placed,
             devices,
-            planned,
+            planned or None,
             streamed=streamed,
             window_bytes=window_bytes,
             use_graphs=use_graphs,
             copies_outputs=False,
         )
         self()
+        start = time.monotonic()
+        self()
+        self.seconds = time.monotonic() - start
         self.graphs = "CUDA graphs" if self._run.uses_graphs else f"eager ({self._run.graph_failure or 'chosen'})"
         self.peak_bytes = torch.cuda.max_memory_allocated() - before if is_cuda else 0
 
@@ -261,37 +357,32 @@ class Ours:
         self._run.close()
 
 
-def measure_cap(setting, cap, plain_cpu, plain_gpu, allowance, expected, end, options) -> dict:
+def prepare_cap(setting, cap, allowance, end, options) -> tuple[dict, Ours, Plain | None]:
+    """A row without what is measured, our choice under the cap, and what Accelerate makes of it."""
     from placewright.costs.measure.torch_calibration import median_s
-    from placewright.execute.measure import compare, measure_in_turns
 
     limit = cap * setting.need
     accelerate, note = dispatched(setting, limit, allowance)
     tried, best = [], None
 
-    def is_over(run) -> bool:
-        return bool(run.peak_bytes > (limit + allowance) * 1.05 + 2**20)
-
     ranked = sorted(candidates(setting, limit, options), key=lambda c: c[0])
     for place, (predicted_s, what, make) in enumerate(ranked):
-        if best is not None and (place >= 4 or time.monotonic() > end - 4 or predicted_s > HOPELESS * best[0]):
+        if best is not None and (place >= TRIED or time.monotonic() > end or predicted_s > HOPELESS * best[0]):
             break
         try:
             run = make()
-            if is_over(run):  # graphs keep what crosses segments
+            if is_over(run, limit, allowance):  # graphs keep what crosses segments
                 run.close()
                 run = make(use_graphs=False)
-            began = time.monotonic()
-            run()
-            seconds = median_s(run, *((5, 2) if time.monotonic() - began < 0.2 else (2, 0)))
+            seconds = median_s(run, 5, 1) if run.seconds < 0.2 else run.seconds
         except Exception as error:
             tried.append({"what": what, "predicted_s": predicted_s, "failure": str(error)[:200]})
             continue
         tried.append({
             "what": what, "predicted_s": predicted_s, "measured_s": seconds, "peak_bytes": run.peak_bytes,
-            "runs_as": run.graphs, "over": is_over(run),
+            "runs_as": run.graphs, "over": is_over(run, limit, allowance),
         })  # fmt: skip
-        if not is_over(run) and (best is None or seconds < best[0]):
+        if not is_over(run, limit, allowance) and (best is None or seconds < best[0]):
             if best is not None:
                 best[2].close()
             best = (seconds, what, run, predicted_s)
@@ -300,35 +391,17 @@ def measure_cap(setting, cap, plain_cpu, plain_gpu, allowance, expected, end, op
     if best is None:
         raise RuntimeError(f"none of our candidates ran: {tried}")
     _, what, ours, predicted_s = best
-    variants = {"cpu": plain_cpu, "ours": ours}
-    if cap == 1.0:
-        variants["gpu"] = plain_gpu
-    if accelerate is not None:
-        variants["accelerate"] = accelerate
-    differences = {
-        name: max(
-            float((a - b).abs().max() / b.abs().max().clamp_min(1e-9))
-            for a, b in zip(v.outputs(), expected, strict=True)
-        )
-        for name, v in variants.items()
-    }
-    slowest = max(plain_cpu.seconds, accelerate.seconds if accelerate is not None else 0.0)
-    repeats = int(min(options.repeats, max(5, 4.0 / slowest)))
-    timings = measure_in_turns(variants, repeats, 1, should_stop=lambda: time.monotonic() > end)
     row = {
         "model": setting.model, "cap": cap, "need_bytes": setting.need, "limit_bytes": limit, "chosen": what,
         "runs_as": ours.graphs, "predicted_s": predicted_s, "tried": tried, "accelerate_note": note,
-        "allowance_bytes": allowance, "differences": differences,
-        "peak_bytes": {n: v.peak_bytes for n, v in variants.items()},
-        "measured": {n: [t.median_s, t.low_s, t.high_s] for n, t in timings.items()},
-        "rounds": len(timings["ours"].samples_s),
+        "allowance_bytes": allowance,
     }  # fmt: skip
-    row["against"] = {
-        n: (lambda c: [c.gain, c.low, c.high])(compare(timings["ours"], t)) for n, t in timings.items() if n != "ours"
-    }
-    row["is_slower_than"] = [n for n, (gain, _, high) in row["against"].items() if high < 0 and gain < -NOISE]
-    ours.close()
-    return row
+    return row, ours, accelerate
+
+
+def is_over(run, limit, allowance) -> bool:
+    """Whether a variant's measured peak breaks the cap."""
+    return bool(run.peak_bytes > (limit + allowance) * BEYOND + 2**20)
 
 
 def dispatched(setting, limit, allowance):
@@ -354,7 +427,7 @@ def dispatched(setting, limit, allowance):
         except Exception as error:
             note = f"failed: {str(error)[:200]}"
             continue
-        if run.peak_bytes <= (limit + allowance) * 1.05 + 2**20:
+        if not is_over(run, limit, allowance):
             return run, f"{how}; {on_gpu} of {len(found)} modules on the GPU"
         note = f"{how}: peak {run.peak_bytes / 1e6:.0f} MB is over the cap"
     return None, note
@@ -371,7 +444,6 @@ def _dispatch(module, found, dispatch_model):
 
 def candidates(setting, limit, options):
     """(predicted seconds, name, what makes it) of everything that fits under the limit."""
-    from placewright.api import place
     from placewright.evaluate import evaluate_many
 
     problem = capped(setting.problem, setting.gpu, limit)
@@ -383,93 +455,142 @@ def candidates(setting, limit, options):
             rows.append(np.where(on_gpu & problem.allowed[:, gpu], gpu, cpu).astype(np.int32)[problem.group_of_op])
             names.append(f"{name}, cut {k}/40")
     judged = evaluate_many(problem, np.array(rows))
-    found = []
-    if judged.is_valid[1]:
-        found.append((float(judged.value[1]), "all GPU", lambda **how: Ours(setting, rows[1], **how)))
-    found.append((float(judged.value[0]), "all CPU", lambda **how: Ours(setting, rows[0], **how)))
-    order = [
-        int(i) for i in np.argsort(np.where(judged.is_valid, judged.value, np.inf)) if i > 1 and judged.is_valid[i]
-    ]
-    for i in order[:1]:
-        found.append((float(judged.value[i]), names[i], lambda i=i, **how: Ours(setting, rows[i], **how)))
+    found = [(float(judged.value[0]), "all CPU", lambda **how: Ours(setting, rows[0], **how))]
+    whole = fitted(setting, limit, "all GPU", rows[1])
+    if whole is not None:
+        found.append(whole)
+    order = np.argsort(np.where(judged.is_valid, judged.value, np.inf))
+    best_cut = next((int(i) for i in order if i > 1 and judged.is_valid[i]), None)
+    if best_cut is not None:
+        found.append(fitted(setting, limit, names[best_cut], rows[best_cut]))
     if not judged.is_valid[1]:
-        for placer in PLACERS:
-            try:
-                placed = place(problem, placer=placer, budget=options.budget)
-            except Exception as error:
-                print(f"  {placer}: {error}", flush=True)
-                continue
-            if placed.device_of_op is not None and placed.is_valid:
-                row = np.asarray(placed.device_of_op, np.int32)
-                found.append((float(placed.value), placer, lambda row=row, **how: Ours(setting, row, **how)))
-        found += streaming(setting, limit)
-    return found
+        others = [*on_both(setting, limit), *placed(problem, "", options)]
+        others += placed(streamed_problem(setting, limit), ", weights streamed", options)
+        others += [(names[i], rows[i]) for i in range(2, len(rows)) if i // 2 % 5 == 0]
+        found += [fitted(setting, limit, name, row) for name, row in others]
+    return [candidate for candidate in found if candidate is not None]
 
 
-def streaming(setting, limit):
-    """Everything on the GPU (or all but table lookups), weights that do not fit streamed for each sample."""
-    from placewright.evaluate import evaluate
-    from placewright.execute.torch_weights import aligned, plan_chunks, streamed_time_s
+def placed(problem, how: str, options):
+    """What placers find: names and placements."""
+    from placewright.api import place
 
+    for placer in PLACERS:
+        try:
+            answer = place(problem, placer=placer, budget=options.budget)
+        except Exception as error:
+            print(f"  {placer}{how}: {error}", flush=True)
+            continue
+        if answer.device_of_op is not None and answer.is_valid:
+            yield f"{placer}{how}", np.asarray(answer.device_of_op, np.int32)
+
+
+def on_both(setting, limit):
+    """Everything on the GPU but lookups, large weights, or ops that read and write more than the cap."""
     problem, graph, gpu = setting.problem, setting.graph, setting.gpu
-    nodes = {n.name: n for n in setting.program.graph.nodes}
-    weights = {}
-    for name, node in nodes.items():
-        if node.op == "call_function":
-            own = [i for i in dict.fromkeys(node.all_input_nodes) if i.op == "placeholder" and len(i.users) == 1]
-            own = [i for i in own if i.name not in graph.index_of]
-            weights[name] = sum(aligned(i.meta["val"].numel() * i.meta["val"].element_size()) for i in own)
-    lookups = np.array([c == "embedding" for c in graph.op_classes])[problem.group_of_op]
-    kernel_s = setting.times.graphs_s()
-    latency_s, bandwidth = 5e-6, 40e9
-    found = []
-    is_large = np.array([weights.get(op, 0) > limit / 5 for op in graph.op_names])[problem.group_of_op]
-    tried = set()
+    nodes = [n for n in setting.program.graph.nodes if n.name in graph.index_of]
+    lookups, large, too_large = np.zeros((3, graph.n_ops), bool)
+    for node in nodes:
+        i, read = graph.index_of[node.name], dict.fromkeys(node.all_input_nodes)
+        lookups[i] = graph.op_classes[i] == "embedding"
+        large[i] = sum(setting.weights[r.name].nbytes for r in read if r.name in setting.weights) > limit / 5
+        too_large[i] = sum(_bytes(n.meta.get("val")) for n in (node, *read)) > limit
+    seen = set()
     for name, on_cpu in (
-        ("weights streamed", np.zeros(graph.n_ops, bool)),
-        ("weights streamed, lookups on the CPU", lookups),
-        ("weights streamed, lookups and large weights on the CPU", lookups | is_large),
+        ("lookups on the CPU", lookups),
+        ("lookups and large weights on the CPU", lookups | large),
+        ("what does not fit on the CPU", too_large),
+        ("lookups and what does not fit on the CPU", too_large | lookups),
     ):
-        if on_cpu.tobytes() in tried:
-            continue
-        tried.add(on_cpu.tobytes())
-        placement = np.where(on_cpu, 1 - gpu, setting.everywhere).astype(np.int32)
-        whole = evaluate(problem, placement)
-        used = float(whole.memory_bytes[gpu])
-        sizes = [(i, op, weights.get(op, 0)) for i, op in enumerate(graph.op_names) if placement[i] == gpu]
-        largest = max((s for _, _, s in sizes), default=0)
-        for share in (2.0, 1.0):
-            window = int(largest * share)
-            excess = used + window - limit
-            streamable = sum(s for _, _, s in sizes)
-            if largest and 0 < excess <= streamable:
-                break
-        else:
-            continue
-        # Spread evenly over the model, so that copies have the whole run to hide behind.
-        streamed, debt, total = [], 0.0, 0
-        for i, op, size in sizes:
-            debt += size * min(1.0, excess / streamable)
-            if size and debt >= size / 2:
-                streamed.append((i, op, size))
-                debt -= size
-                total += size
-        for i, op, size in sorted(sizes, key=lambda s: s[2]):
-            if total >= excess:
-                break
-            if size and all(op != o for _, o, _ in streamed):
-                streamed.append((i, op, size))
-                total += size
-        streamed.sort()
-        chunks = plan_chunks([(op, size) for _, op, size in streamed], window)
-        there_s = np.where(placement == gpu, kernel_s, 0.0)
-        chunk_of_op = {i: k for k, (i, _, _) in enumerate(streamed)}
-        predicted = streamed_time_s(there_s.tolist(), chunk_of_op, chunks, latency_s, bandwidth)
-        predicted += max(0.0, whole.value - float(there_s.sum()))  # what the CPU and copies of tensors add
-        names = [op for _, op, _ in streamed]
-        make = functools.partial(Ours, setting, placement, names, window)
-        found.append((predicted, f"{name}, {total / 1e6:.0f} MB per sample", make))
-    return found
+        on_cpu = on_cpu.copy()
+        for node in reversed(nodes):  # a view of a weight goes with its reader
+            users = [graph.index_of[u.name] for u in node.users if u.name in graph.index_of]
+            if users and node.all_input_nodes and all(r.name in setting.weights for r in node.all_input_nodes):
+                on_cpu[graph.index_of[node.name]] = on_cpu[users[0]]
+        if on_cpu.any() and on_cpu.tobytes() not in seen:
+            seen.add(on_cpu.tobytes())
+            yield name, np.where(on_cpu[problem.group_of_op], 1 - gpu, setting.everywhere).astype(np.int32)
+
+
+def _bytes(value) -> int:
+    if isinstance(value, (list, tuple)):
+        return sum(map(_bytes, value))
+    return value.numel() * value.element_size() if hasattr(value, "element_size") else 0
+
+
+def streamed_problem(setting, limit):
+    """The problem in which weights take no memory, but a time whenever an op on the GPU is the first to read them."""
+    from dataclasses import replace
+
+    problem, gpu = setting.problem, setting.gpu
+    window = max((float(b) for b in problem.memory_bytes), default=0.0)
+    kind = problem.cluster.device_kind[gpu]
+    time_s = problem.op_time_s.copy()
+    time_s[:, kind] += problem.memory_bytes / COPY_BANDWIDTH
+    free = replace(problem, op_time_s=time_s, memory_bytes=np.zeros_like(problem.memory_bytes))
+    return capped(free, gpu, max(limit / 4, limit - window))
+
+
+def fitted(setting, limit, name, placement):
+    """The placement with as many weights streamed as must be, or None where that is not enough."""
+    from placewright.evaluate import evaluate
+    from placewright.execute.torch_weights import plan_chunks, streamed_time_s, weight_spans
+
+    problem, gpu = setting.problem, setting.gpu
+    whole = evaluate(problem, placement)
+    ops = setting.on_gpu(placement)
+    held = {i.name for n in ops for i in n.all_input_nodes if i.name in setting.weights}
+    activations = float(whole.memory_bytes[gpu] - problem.memory_bytes[placement == gpu].sum())
+    used = activations + sum(setting.weights[w].nbytes for w in held)
+    make = functools.partial(Ours, setting, placement)
+    if used <= limit:
+        return float(whole.value), name, make
+    every = weight_spans(ops, setting.weights)
+    spans = [s for s in every if s.last - s.first <= len(ops) / 2]  # a longer one would leave no room to others
+    streamable = sum(s.size_bytes for s in spans)
+    most = max(most_at_once(spans, len(ops)), 1)
+    for room, share in ((limit, 2.0), (limit, 1.5), (limit, 1.0), (BEYOND * limit, 1.0)):
+        window = int(most * share)
+        excess = used + window - room
+        if 0 < excess <= streamable:
+            break
+    else:
+        return None
+    # Spread evenly over the model, so that copies have the whole run to hide behind.
+    chosen, debt = set(), 0.0
+    for i, span in enumerate(spans):
+        debt += span.size_bytes * min(1.0, excess / streamable)
+        if debt >= span.size_bytes / 2:
+            chosen.add(i)
+            debt -= span.size_bytes
+    for i in sorted(range(len(spans)), key=lambda i: spans[i].size_bytes):
+        if sum(spans[k].size_bytes for k in chosen) >= excess:
+            break
+        chosen.add(i)
+    streamed = {ops[spans[i].first].name for i in chosen}
+    flowing = [s for s in spans if ops[s.first].name in streamed]
+    if any(ops[s.first].name in streamed for s in every if s not in spans):
+        return None  # its first reader is streamed, so it would be as well
+    try:
+        chunks = plan_chunks(flowing, window)
+    except ValueError:
+        return None
+    index, kernel_s = setting.graph.index_of, setting.times.graphs_s()
+    there_s = [float(kernel_s[index[n.name]]) if n.name in index else 0.0 for n in ops]
+    predicted = streamed_time_s(there_s, chunks, COPY_LATENCY_S, COPY_BANDWIDTH)
+    predicted += max(0.0, whole.value - sum(there_s))  # what the CPU and copies of tensors add
+    total = sum(s.size_bytes for s in flowing)
+    what = f"{name}, {total / 1e6:.0f} MB of weights streamed"
+    return predicted, what, functools.partial(make, streamed=sorted(streamed), window_bytes=window)
+
+
+def most_at_once(spans, n_ops: int) -> int:
+    """The most bytes of spans that are read at the same time."""
+    change = np.zeros(n_ops + 1)
+    for span in spans:
+        change[span.first] += span.size_bytes
+        change[span.last + 1] -= span.size_bytes
+    return int(np.cumsum(change).max(initial=0))
 
 
 def capped(problem, gpu, limit):
@@ -494,7 +615,7 @@ def table_line(row: dict) -> str:
     return (
         f"| {row['model']} | {row['cap']:.0%} of {row['need_bytes'] / 1e6:.0f} MB | {cell('cpu')} | {cell('gpu')} | "
         f"{cell('accelerate')} | {cell('ours')} | {row['chosen']}, {row['runs_as']} | {row['predicted_s'] * 1e3:.2f} | "
-        f"{verdict} | {max(row['differences'].values()):.0e} |"
+        f"{row['rounds']} | {verdict} | {max(row['differences'].values()):.0e} |"
     )
 
 
@@ -508,8 +629,8 @@ def table(results: dict) -> str:
         "`benchmarks/h200_memory_caps.py`.",
         "",
         "| model | GPU memory | all CPU | all GPU | Accelerate | ours | our choice | predicted ms | "
-        "slower beyond noise? | largest output difference |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "rounds | slower beyond noise? | largest output difference |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         *[table_line(row) for row in results["rows"]],
     ]
     slower = [r for r in results["rows"] if r["is_slower_than"]]
