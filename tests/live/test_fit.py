@@ -140,6 +140,19 @@ def test_a_model_on_meta_is_fitted_without_a_weight() -> None:
     assert all(rule in text for rule in live.rules(placement))
 
 
+def test_gpus_alone_need_no_cpu_among_the_devices() -> None:
+    with torch.device("meta"):
+        model = transformers.MixtralForCausalLM(config_of_5_g()).to(torch.bfloat16)
+        ids = torch.zeros((1, 128), dtype=torch.long)
+    gpus = ["cuda:0", "cuda:1"]
+    placement = live.fit(model, {"input_ids": ids}, gpus, dict.fromkeys(gpus, "7GiB"), "decode")
+    assert placement.is_valid
+    assert set(places_of(placement).values()) == set(gpus)
+    assert placement.status == "optimal"
+    small = live.fit(model, {"input_ids": ids}, gpus, dict.fromkeys(gpus, "2GiB"), "decode", stream=False)
+    assert small.status == "infeasible"
+
+
 def test_streaming_pays_for_a_long_prefill_and_not_for_decoding() -> None:
     with torch.device("meta"):
         model = transformers.MixtralForCausalLM(config_of_5_g()).to(torch.bfloat16)
@@ -163,7 +176,7 @@ def test_calibration_finds_what_was_too_fast_in_theory() -> None:
         placement = checked_placement(problem, device, placer="x")
         times = problem.op_device_time_s[np.arange(problem.n_ops), device]
         on_gpu = float(times[device == 0].sum())
-        finalists.append(Finalist("x", placement, placement.value + on_gpu))  # the GPU takes twice as long
+        finalists.append(Finalist("x", placement, (placement.value + on_gpu,)))  # the GPU takes twice as long
     scales = calibrated_scales(finalists)
     assert scales["cuda:0"] == pytest.approx(2.0, rel=0.15)
     assert scales["cpu"] == pytest.approx(1.0, rel=0.15)
@@ -214,12 +227,12 @@ def test_memory_that_no_candidate_took_is_given_to_weights() -> None:
     placement = checked_placement(problem, np.ones(problem.n_ops, dtype=np.int32), placer="x")
     search = _Search([], {}, "cpu", "chain", 0)
     search.add([Place("cuda:0", 1000.0, reserved_bytes=500.0, window_bytes=200.0), Place("cpu")], CostTable({}))
-    search._ran = [Finalist("x", placement, 1.0, working_bytes={"cuda:0": size}) for size in (90.0, 130.0)]
+    search._ran = [Finalist("x", placement, (1.0,), working_bytes={"cuda:0": size}) for size in (90.0, 130.0)]
     search._correct_working_memory()
     gpu, cpu = search._settings[0][0]
     assert gpu.room_bytes == pytest.approx(1000 - 130 - 20 - 200)  # the most that was seen, the margin, the window
     assert cpu == Place("cpu")
-    search._ran = [Finalist("x", placement, 1.0, working_bytes={"cuda:0": 900.0})]
+    search._ran = [Finalist("x", placement, (1.0,), working_bytes={"cuda:0": 900.0})]
     search._correct_working_memory()
     assert search._settings[0][0][0] == gpu
 
@@ -241,9 +254,13 @@ def test_of_equally_fast_candidates_the_one_with_fewest_crossings_is_named() -> 
     device = everything_on(problem, "cuda:0")
     device[problem.n_ops // 2] = problem.cluster.device_names.index("cpu")
     split = checked_placement(problem, device, placer="x")
-    near = [Finalist("split", split, 1.00), Finalist("whole", whole, 1.02)]
+    near = [Finalist("split", split, (1.00,)), Finalist("whole", whole, (1.02,))]
     assert simplest_of_the_fastest(near).name == "whole"
-    far = [Finalist("split", split, 1.00), Finalist("whole", whole, 1.10), Finalist("failed", whole, float("inf"))]
+    far = [
+        Finalist("split", split, (1.00,)),
+        Finalist("whole", whole, (1.10,)),
+        Finalist("failed", whole, (float("inf"),)),
+    ]
     assert simplest_of_the_fastest(far).name == "split"
 
 
@@ -253,21 +270,21 @@ def test_candidates_that_are_close_are_run_until_they_part_or_have_their_rounds(
     others = [checked_placement(problem, everything_on(problem, "cuda:0"), placer="x") for _ in range(3)]
     assert others[0].value > 1.03 * whole.value, "these were not predicted to be close"
     ran = [
-        Finalist("", p, s) for p, s in zip([whole, whole, *others], (1.0, 1.05, 1.5, 3.0, float("inf")), strict=True)
+        Finalist("", p, (s,)) for p, s in zip([whole, whole, *others], (1.0, 1.05, 1.5, 3.0, float("inf")), strict=True)
     ]
     asked = []
     while (i := next_to_confirm(ran, 4)) is not None:
         asked.append(i)
-        ran[i] = confirmed(ran[i], Finalist("", ran[i].placement, ran[i].seconds))
+        ran[i] = confirmed(ran[i], Finalist("", ran[i].placement, (ran[i].seconds,)))
     assert asked[:3] == [0, 1, 2], "the fastest three have a second round"
-    assert [f.rounds for f in ran] == [4, 4, 2, 1, 1]
-    alone = [Finalist("", whole, 1.0, rounds=2), Finalist("", others[0], 1.5, rounds=2)]
+    assert [len(f.rounds_s) for f in ran] == [4, 4, 2, 1, 1]
+    alone = [Finalist("", whole, (1.0, 1.0)), Finalist("", others[0], (1.5, 1.5))]
     assert next_to_confirm(alone, 4) is None
-    unlucky = [alone[0], Finalist("", whole, 1.5, rounds=2)]
+    unlucky = [alone[0], Finalist("", whole, (1.5, 1.5))]
     assert next_to_confirm(unlucky, 4) is not None, "predicted to be as fast: perhaps the machine was slow"
-    again = confirmed(Finalist("", whole, 1.0, rounds=3), Finalist("", whole, 2.0))
-    assert (again.seconds, again.quickest_s, again.rounds) == (1.25, 1.0, 4)
-    assert confirmed(again, Finalist("", whole, float("inf"))).quickest_s == float("inf"), "it failed later"
+    again = confirmed(Finalist("", whole, (1.0, 1.0, 1.0)), Finalist("", whole, (2.0,)))
+    assert (again.seconds, again.quickest_s, len(again.rounds_s)) == (1.25, 1.0, 4)
+    assert confirmed(again, Finalist("", whole, (float("inf"),))).quickest_s == float("inf"), "it failed later"
 
 
 def test_a_model_without_own_code_is_on_the_device_of_its_units() -> None:

@@ -31,19 +31,24 @@ TRUST = 0.5  # how strongly scales are held at 1
 
 @dataclass(frozen=True)
 class Finalist:
-    """A candidate that was run. ``seconds`` is infinite if it could not be, ``why`` says why."""
+    """A candidate that was run: ``rounds_s`` are infinite if it could not be, ``why`` says why."""
 
     name: str
     placement: Placement
-    seconds: float
+    rounds_s: tuple[float, ...]
     peak_bytes: float = 0.0
     why: str = ""
     working_bytes: dict[str, float] = field(default_factory=dict)  # by GPU, what was taken besides weights
-    rounds: int = 1  # that ``seconds`` is the mean of
-    quickest_s: float = float("inf")  # of its rounds
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "quickest_s", min(self.quickest_s, self.seconds))
+    @property
+    def seconds(self) -> float:
+        """What to expect: the mean of all rounds. The quickest was lucky."""
+        return sum(self.rounds_s) / len(self.rounds_s)
+
+    @property
+    def quickest_s(self) -> float:
+        """What to compare by: what else the machine does makes rounds longer, never shorter."""
+        return min(self.rounds_s) if np.isfinite(self.seconds) else float("inf")
 
 
 def run_finalist(
@@ -82,7 +87,7 @@ def run_finalist(
         gc.collect()
         if gpus:
             torch.cuda.empty_cache()
-    return Finalist(name, placement, seconds, peak, why, working_bytes)
+    return Finalist(name, placement, (seconds,), peak, why, working_bytes)
 
 
 def weights_on(placement: Placement, device: str) -> float:
@@ -117,10 +122,8 @@ def timed(run: Callable[[int], Any], devices: list[Any], backend: Backend) -> li
 
 
 def confirmed(finalist: Finalist, again: Finalist) -> Finalist:
-    """Of all rounds the mean: the fastest of the first was lucky, too. Fails where the new round does."""
-    total_s = finalist.seconds * finalist.rounds + again.seconds
-    quickest_s = min(finalist.quickest_s, again.seconds) if np.isfinite(again.seconds) else float("inf")
-    return replace(again, seconds=total_s / (finalist.rounds + 1), rounds=finalist.rounds + 1, quickest_s=quickest_s)
+    """Both runs' rounds as one; fails where the later one does."""
+    return replace(again, rounds_s=finalist.rounds_s + again.rounds_s)
 
 
 def next_to_confirm(finalists: list[Finalist], rounds: int) -> int | None:
@@ -132,7 +135,7 @@ def next_to_confirm(finalists: list[Finalist], rounds: int) -> int | None:
     order = sorted(range(len(finalists)), key=lambda i: finalists[i].quickest_s)
     able = [i for i in order if np.isfinite(finalists[i].quickest_s)]
     for i in able[:CONFIRMED]:
-        if finalists[i].rounds < 2:
+        if len(finalists[i].rounds_s) < 2:
             return i
     if not able:
         return None
@@ -143,8 +146,8 @@ def next_to_confirm(finalists: list[Finalist], rounds: int) -> int | None:
         if finalists[i].quickest_s <= fastest.quickest_s * (1 + CLOSE)
         or finalists[i].placement.value <= fastest.placement.value * (1 + NOISE)
     ]
-    fewest = min(close, key=lambda i: finalists[i].rounds)
-    return fewest if len(close) > 1 and finalists[fewest].rounds < rounds else None
+    fewest = min(close, key=lambda i: len(finalists[i].rounds_s))
+    return fewest if len(close) > 1 and len(finalists[fewest].rounds_s) < rounds else None
 
 
 def simplest_of_the_fastest(finalists: list[Finalist]) -> Finalist:

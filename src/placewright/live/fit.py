@@ -38,6 +38,7 @@ from placewright.live.workload import Workload, make_workloads
 from placewright.placement import Placement, checked_placement
 from placewright.placers.base import prepare
 from placewright.placers.registry import get_placer
+from placewright.problem import Problem
 from placewright.profile import CopyCurve
 
 MOST_ROUNDS, CONFIRM_S = 5, 15.0  # of candidates that are close to each other, and the time for all such rounds
@@ -88,7 +89,8 @@ def fit(
             table = modelled_table(graphs, workloads, places, weights_dtype(model))
         else:
             places, table = _measured(model, live, workloads, places, home, backend)
-        search = _Search(graphs, {w.phase: w.count for w in workloads}, callers_device(workloads, home), placer, seed)
+        caller = callers_device(workloads, home, places)
+        search = _Search(graphs, {w.phase: w.count for w in workloads}, caller, placer, seed)
         search.add(places, table)
         streaming = with_streaming(places, table, live) if stream else None
         if streaming is not None:
@@ -115,10 +117,13 @@ class _Search:
         self._settings.append((places, table))
 
     def best(self) -> Placement:
-        """The best by prediction."""
+        """The best by prediction; streaming only where it makes a difference."""
         found = self._solved({})
         fitting = [p for p in found if p.is_valid and self._fits_host(p)]
-        return min(fitting, key=lambda p: p.value) if fitting else found[0]
+        if not fitting:
+            return found[0]
+        enough_s = min(p.value for p in fitting) * (1 + 1e-9)
+        return next(p for p in fitting if p.value <= enough_s)
 
     def run(self, model: Any, workloads: list[Workload], finalists: int, end: float, backend: Backend) -> Placement:
         """Run candidates for real, correct the costs, solve again, and name the fastest."""
@@ -200,7 +205,7 @@ class _Search:
                     "predicted_s": f.placement.value,
                     "measured_s": f.seconds if np.isfinite(f.seconds) else None,
                     "quickest_s": f.quickest_s if np.isfinite(f.quickest_s) else None,
-                    "rounds": f.rounds,
+                    "rounds": len(f.rounds_s),
                     "why": f.why,
                 }
                 for f in self._ran
@@ -214,12 +219,20 @@ class _Search:
             corrected = replace(table, scales=scales)
             problem = live_problem(self._graphs, self._counts, places, corrected, self._caller)
             prepare(problem)
-            found.append(get_placer(self._placer).place(problem, Budget(seconds=10.0), self._seed))
+            found.append(self._placed(problem))
         return found
+
+    def _placed(self, problem: Problem) -> Placement:
+        """By the placer asked for, and by ``auto`` where it proves nothing: ``chain`` cannot fill two GPUs."""
+        answer = get_placer(self._placer).place(problem, Budget(seconds=3.0), self._seed)
+        if answer.status in ("optimal", "infeasible"):
+            return answer
+        other = get_placer("auto").place(problem, Budget(seconds=5.0), self._seed)
+        return min(answer, other, key=lambda p: p.value)
 
     def _ranked(self, found: list[Placement]) -> list[tuple[str, Placement]]:
         """What the placer found, then what people write by hand, by prediction; equal ones once, valid ones only."""
-        ours = sorted(((f"by '{self._placer}'", p) for p in found if p.is_valid), key=lambda c: c[1].value)
+        ours = sorted(((f"by '{p.placer}'", p) for p in found if p.is_valid), key=lambda c: c[1].value)
         others = [
             (name, checked_placement(p.problem, device, placer="by hand"))
             for p in found
@@ -275,11 +288,12 @@ def weights_device(model: Any) -> Any:
     return found.pop()
 
 
-def callers_device(workloads: list[Workload], home: Any) -> str:
-    """Where inputs come from and results go to."""
+def callers_device(workloads: list[Workload], home: Any, places: list[Place]) -> str:
+    """Where inputs come from and results go to; if that is none of the devices the first: the way there is the same."""
     tensors = [v for w in workloads for v in [*w.args, *w.kwargs.values()] if isinstance(v, torch.Tensor)]
     device = tensors[0].device if tensors else home
-    return "cpu" if device.type == "meta" else str(device)
+    name = "cpu" if device.type == "meta" else str(device)
+    return name if any(name == p.name for p in places) else places[0].name
 
 
 def weights_dtype(model: Any) -> Any:

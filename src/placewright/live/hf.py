@@ -76,7 +76,7 @@ def modelled_problem(
     if stream:
         places, table = with_streaming(places, table, live) or (places, table)
     counts = {w.phase: w.count for w in workloads}
-    return live_problem(graphs, counts, places, table, callers_device(workloads, torch.device("meta")))
+    return live_problem(graphs, counts, places, table, callers_device(workloads, torch.device("meta"), places))
 
 
 def empty_model(folder: str | Path) -> Any:
