@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,3 +45,41 @@ def test_dropped_states_take_the_proof_with_them(monkeypatch: pytest.MonkeyPatch
     placement = get_placer("chain").place(problem, Budget(10.0), 0)
     assert placement.is_valid
     assert "not proven" in placement.note or "nothing better" in placement.note
+
+
+def tight_problem(seed: int) -> Problem:
+    """Every device holds a bit more than its share, so that all memories count."""
+    problem = random_problem(seed, 7, 3, 2, "sequential")
+    share = problem.memory_bytes.sum() / problem.n_devices
+    devices = tuple(replace(d, memory_bytes=share * (1.05 + 0.2 * (seed % 4))) for d in problem.cluster.devices)
+    return replace(problem, cluster=replace(problem.cluster, devices=devices))
+
+
+def test_several_memories_that_all_count() -> None:
+    answers = {"optimal": 0, "infeasible": 0}
+    for seed in range(60):
+        problem = tight_problem(seed)
+        if problem.arrays.segment_overhead_s.any():
+            continue
+        best = best_value(problem)
+        placement = get_placer("chain").place(problem, Budget(10.0), 0)
+        answers[placement.status] += 1
+        assert (placement.status == "infeasible") == np.isinf(best)
+        if placement.status == "optimal":
+            assert placement.value == pytest.approx(best)
+    assert min(answers.values()) > 0, answers
+
+
+def test_dropped_labels_leave_a_true_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("placewright.placers.exact.chain.MOST_LABELS", (1,))
+    monkeypatch.setattr("placewright.placers.exact.chain.PRICINGS", 1)
+    unproven = 0
+    for seed in range(60):
+        problem = tight_problem(seed)
+        best = best_value(problem)
+        placement = get_placer("chain").place(problem, Budget(10.0), 0)
+        assert placement.bound <= best * (1 + 1e-9)
+        assert placement.value >= best * (1 - 1e-9)
+        assert placement.status != "infeasible" or np.isinf(best)
+        unproven += placement.status not in ("optimal", "infeasible")
+    assert unproven > 0

@@ -36,7 +36,7 @@ from placewright.live.places import find_places, reserved_bytes
 from placewright.live.transfer import Backend, TorchBackend
 from placewright.live.workload import Workload, make_workloads
 from placewright.placement import Placement, checked_placement
-from placewright.placers.base import prepare
+from placewright.placers.base import make_ready, prepare
 from placewright.placers.registry import get_placer
 from placewright.problem import Problem
 from placewright.profile import CopyCurve
@@ -223,11 +223,13 @@ class _Search:
         return found
 
     def _placed(self, problem: Problem) -> Placement:
-        """By the placer asked for, and by ``auto`` where it proves nothing: ``chain`` cannot fill two GPUs."""
+        """By the placer asked for, and by ``mincut`` where it proves nothing: ``chain`` cannot fill many GPUs."""
         answer = get_placer(self._placer).place(problem, Budget(seconds=3.0), self._seed)
         if answer.status in ("optimal", "infeasible"):
             return answer
-        other = get_placer("auto").place(problem, Budget(seconds=5.0), self._seed)
+        mincut = get_placer("mincut")
+        make_ready(mincut, problem)
+        other = mincut.place(problem, Budget(seconds=3.0), self._seed)
         return min(answer, other, key=lambda p: p.value)
 
     def _ranked(self, found: list[Placement]) -> list[tuple[str, Placement]]:
