@@ -69,7 +69,9 @@ def test_fast_bindings_compute_what_the_program_says(name: str) -> None:
     assert n_fast > 0.8 * sum(n.op == "call_function" for n in program.graph.nodes)
 
 
-def test_streamed_weights_give_the_same_outputs(mobilenet: Any) -> None:
+def test_streamed_weights_give_the_same_outputs(mobilenet: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Weights are streamed in the usual layout; those that stay on a CPU have another, which rounds differently.
+    monkeypatch.setattr("placewright.execute.torch_weights.channels_last_weights", lambda _: frozenset())
     program, inputs = mobilenet
     names = [n.name for n in program.graph.nodes if n.op == "call_function"]
     expected = TorchRun(program, {}, {"cpu": "cpu"})(*inputs)

@@ -132,6 +132,7 @@ def _open_torch(model: str, cuda_graphs: bool) -> LiveModel:
 
     from placewright.execute.torch import TorchRun
     from placewright.execute.torch_stages import staged_torch
+    from placewright.execute.torch_workers import keep_freed_memory
     from placewright.frontends.torch_archive import load_program
 
     if model.startswith("zoo:"):
@@ -146,6 +147,8 @@ def _open_torch(model: str, cuda_graphs: bool) -> LiveModel:
         inputs = list(example_args)
     else:
         raise InputError(f"{shown(model, 200)}: cannot be run by torch; expected zoo:NAME or a .pt2 file")
+
+    keep_freed_memory()
 
     class Listed(TorchRun):
         """Takes its inputs as a list, as the other executors do."""

@@ -23,6 +23,7 @@ from placewright.execute.torch_program import (
     check_signature,
     cut_into_pieces,
     devices_of_ops,
+    laid_out_like,
     ops_of,
     ordered,
 )  # fmt: skip
@@ -301,7 +302,9 @@ class TorchRun:
                     value = value.clone()
             value.record_stream(torch.cuda.current_stream(value.device))
             return value
-        return value.clone() if any(w.owns(value) for (_, to), w in self._ways.items() if to == device) else value
+        if any(w.owns(value) for (_, to), w in self._ways.items() if to == device):
+            return value.clone()
+        return laid_out_like(value, self._meta[template.number])
 
     def _run_device(self, device: int) -> None:
         import torch

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # Ops that say nothing of it in their declaration, and hand back what they were given in evaluation.
 _RETURNS_ITS_INPUT = ("aten::dropout", "aten::feature_dropout", "aten::alpha_dropout")
+# Ops that fail, or mean something else, where a tensor lies in memory in another order than the exporter saw.
+_NEEDS_ITS_LAYOUT = ("aten::view", "aten::_unsafe_view", "aten::as_strided", "aten::view_as_complex")
 
 
 def ops_of(program: torch.export.ExportedProgram) -> list[Any]:
@@ -34,6 +36,36 @@ def viewed_input(node: Any) -> Any:
     if schema.name in _RETURNS_ITS_INPUT or any(r.alias_info is not None for r in schema.returns):
         return next(iter(node.all_input_nodes), None)
     return None
+
+
+def channels_last_weights(program: torch.export.ExportedProgram) -> frozenset[str]:
+    """Placeholders of convolutions' weights that a CPU had better keep channels last; what they make is so, too.
+
+    Convolutions then need no reordering and pooling is vectorised. None if an op after a convolution counts on the
+    usual layout.
+    """
+    found: set[str] = set()
+    others: set[str] = set()  # weights that are read in another way as well
+    follows: set[str] = set()
+    for node in ops_of(program):
+        name = getattr(getattr(node.target, "_schema", None), "name", "")
+        sources = [i.name for i in node.all_input_nodes]
+        is_after = any(s in follows for s in sources)
+        if is_after and name in _NEEDS_ITS_LAYOUT:
+            return frozenset()
+        weight = node.args[1] if name == "aten::conv2d" and len(node.args) > 1 else None
+        if weight is not None and weight.op == "placeholder":
+            found.add(weight.name)
+        others.update(s for s in sources if weight is None or s != weight.name)
+        if is_after or weight is not None:
+            follows.add(node.name)
+    return frozenset(found - others)
+
+
+def laid_out_like(value: Any, expected: Any) -> Any:
+    """A result in the layout that the exporter saw: callers may look at it as rows of numbers."""
+    is_other = hasattr(value, "is_contiguous") and not value.is_contiguous() and expected is not None
+    return value.contiguous() if is_other and expected.is_contiguous() else value
 
 
 def cut_into_pieces(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from placewright.execute.stages import Part, Source, StagedModel
 from placewright.execute.torch_code import compile_segment
-from placewright.execute.torch_program import check_signature, devices_of_ops, ops_of
+from placewright.execute.torch_program import check_signature, devices_of_ops, laid_out_like, ops_of
 from placewright.execute.torch_weights import WeightStore
-from placewright.execute.torch_workers import inner_threads, own_threads
+from placewright.execute.torch_workers import inner_threads, keep_freed_memory, own_threads
 
 if TYPE_CHECKING:
     import torch
@@ -35,11 +35,12 @@ def staged_torch(
         follows = next((stage_of[i.name] for i in node.all_input_nodes if i.name in stage_of), 0)
         stage_of[node.name] = stage_of_name.get(node.name, follows)
     number = {name: i for i, name in enumerate(program.graph_signature.user_inputs) if isinstance(name, str)}
-    weights = WeightStore(program).by_placeholder
+    weights = WeightStore(program)
     n_stages = max(stage_of.values(), default=-1) + 1
     mine = [[n for n in nodes if stage_of[n.name] == s] for s in range(n_stages)]
     output = next(n for n in program.graph.nodes if n.op == "output")
     results = [n.name for n in output.all_input_nodes]
+    final = {slots[n.name]: n.meta.get("val") for n in output.all_input_nodes}
     source_of = {name: Source(-1, i) for name, i in number.items()}
     made: list[list[str]] = []
     for s, members in enumerate(mine):
@@ -50,9 +51,10 @@ def staged_torch(
     def compiled(s: int, entering: list[str]) -> Any:
         name, place = list(torch_devices.items())[device_of[mine[s][0].name]]
         device = torch.device(place)
+        keep_freed_memory()
         count = own_threads(name, device, threads)
         read = {i.name for n in mine[s] for i in n.all_input_nodes}
-        held = {w: weights[w].to(device) for w in read & set(weights)}
+        held = {w: weights.on(w, device) for w in read & set(weights.by_placeholder)}
         arriving, leaving = [slots[n] for n in entering], [slots[n] for n in made[s]]
         segment = compile_segment(mine[s], slots, held, leaving, arriving, device, {})
 
@@ -62,7 +64,7 @@ def staged_torch(
                 for slot, value in zip(arriving, inputs, strict=True):
                     values[slot] = value.to(device) if isinstance(value, torch.Tensor) else value
                 segment(values)
-            return [values[slot] for slot in leaving]
+            return [laid_out_like(values[s], final[s]) if s in final else values[s] for s in leaving]
 
         return run
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placewright.execute.torch_code import Hook
-from placewright.execute.torch_program import viewed_input
+from placewright.execute.torch_program import channels_last_weights, viewed_input
 from placewright.text import shown
 
 if TYPE_CHECKING:
@@ -28,13 +28,18 @@ class WeightStore:
         }
         stored = {**program.constants, **program.state_dict}
         self.by_placeholder = {p: stored[k].detach() for p, k in keys.items()}
+        self._channels_last = channels_last_weights(program)
         self._moved: dict[tuple[str, str], Any] = {}
 
     def on(self, placeholder: str, device: torch.device) -> Any:
-        """The weight on a device."""
+        """The weight on a device, in the layout that is fastest there."""
+        import torch
+
         key = (placeholder, str(device))
         if key not in self._moved:
-            self._moved[key] = self.by_placeholder[placeholder].to(device)
+            is_last = device.type == "cpu" and placeholder in self._channels_last
+            layout = torch.channels_last if is_last else torch.preserve_format
+            self._moved[key] = self.by_placeholder[placeholder].to(device, memory_format=layout)
         return self._moved[key]
 
     def forget(self, device_type: str) -> None:

@@ -18,6 +18,8 @@ import torch
 from placewright.cluster import DeviceKind
 from placewright.costs.measure.runner import Setting, threads_of
 from placewright.errors import InputError
+from placewright.execute.torch_program import channels_last_weights
+from placewright.execute.torch_workers import keep_freed_memory
 from placewright.graph import FloatArray, OpGraph
 from placewright.text import shown
 
@@ -51,6 +53,7 @@ class TorchRunner(ABC):
     mode: Any = torch.inference_mode  # under which the model runs
 
     def __init__(self, graph: OpGraph, kind: DeviceKind) -> None:
+        keep_freed_memory()  # as the executor does
         self.device = torch_device(kind)
         self.dtype = _DTYPES.get(kind.precision)  # None: as the model is
         self.n_ops = graph.n_ops
@@ -133,7 +136,8 @@ class ModuleRunner(TorchRunner):
 
     def __init__(self, module: torch.nn.Module, inputs: Sequence[Any], graph: OpGraph, kind: DeviceKind) -> None:
         super().__init__(graph, kind)
-        self.module = module.to(device=self.device, dtype=self.dtype)
+        layout = torch.contiguous_format if self.is_cuda else torch.channels_last  # as the executor keeps weights
+        self.module = module.to(device=self.device, dtype=self.dtype, memory_format=layout)  # type: ignore[call-overload]
         self.inputs = [self.placed(x) for x in inputs]
         submodules = dict(module.named_modules())
         self._leaves = [(v, submodules[name]) for v, name in enumerate(graph.op_names) if name in submodules]
@@ -192,10 +196,13 @@ class ExportedRunner(TorchRunner):
         }
         given = iter(torch.utils._pytree.tree_leaves(program.example_inputs or ()))
         bound: dict[str, Any] = {}
+        channels_last = channels_last_weights(program)
         for node in self._nodes:
             if node.op == "placeholder":
                 value = stored[named[node.name]] if node.name in named else next(given, None)
                 bound[node.name] = self.placed(_example(node) if value is None else value)
+                if node.name in channels_last and not self.is_cuda:  # as the executor keeps it
+                    bound[node.name] = bound[node.name].contiguous(memory_format=torch.channels_last)
         return bound
 
 
