@@ -312,7 +312,7 @@ class Plain:
 class Ours:
     """A placement run by the executor, with the ops whose weights are streamed."""
 
-    def __init__(self, setting, placement, streamed=(), window_bytes=0, use_graphs=True) -> None:
+    def __init__(self, setting, placement, streamed=(), window_bytes=0, results_leave=False, use_graphs=True) -> None:
         import torch
 
         from placewright.evaluate import timeline
@@ -325,8 +325,8 @@ class Ours:
         before = torch.cuda.memory_allocated() if is_cuda else 0
         if is_cuda:  # while a graph is being recorded, too: what it uses later does not show
             torch.cuda.reset_peak_memory_stats()
-        # Weights are streamed in the program's order, for which the window was planned.
-        steps = timeline(problem, placement) if not streamed else ()
+        # Weights are streamed in the program's order, for which the window was planned; results leave in it as well.
+        steps = timeline(problem, placement) if not streamed and not results_leave else ()
         planned = {setting.graph.op_names[s.op]: s.start_s for s in steps if s.op >= 0}
         placed = {op: names[d] for op, d in zip(setting.graph.op_names, placement.tolist(), strict=True)}
         devices = {n: "cpu" if problem.cluster.is_host[i] else setting.device for i, n in enumerate(names)}
@@ -337,8 +337,9 @@ class Ours:
             planned or None,
             streamed=streamed,
             window_bytes=window_bytes,
-            use_graphs=use_graphs,
+            use_graphs=use_graphs and not results_leave,  # graphs would keep the memory of results
             copies_outputs=False,
+            results_to=names[1 - setting.gpu] if results_leave else "",
         )
         self()
         start = time.monotonic()
@@ -456,18 +457,22 @@ def candidates(setting, limit, options):
             names.append(f"{name}, cut {k}/40")
     judged = evaluate_many(problem, np.array(rows))
     found = [(float(judged.value[0]), "all CPU", lambda **how: Ours(setting, rows[0], **how))]
-    whole = fitted(setting, limit, "all GPU", rows[1])
-    if whole is not None:
-        found.append(whole)
     order = np.argsort(np.where(judged.is_valid, judged.value, np.inf))
     best_cut = next((int(i) for i in order if i > 1 and judged.is_valid[i]), None)
     if best_cut is not None:
         found.append(fitted(setting, limit, names[best_cut], rows[best_cut]))
-    if not judged.is_valid[1]:
-        others = [*on_both(setting, limit), *placed(problem, "", options)]
+    if judged.is_valid[1]:
+        found.append(fitted(setting, limit, "all GPU", rows[1]))
+    else:
+        others = [("all GPU", rows[1]), *on_both(setting, limit), *placed(problem, "", options)]
         others += placed(streamed_problem(setting, limit), ", weights streamed", options)
         others += [(names[i], rows[i]) for i in range(2, len(rows)) if i // 2 % 5 == 0]
         found += [fitted(setting, limit, name, row) for name, row in others]
+        if results_bytes(setting) > limit / 10:
+            for staying, (name, row) in zip(found[-len(others) :], others, strict=True):
+                leaving = fitted(setting, limit, name, row, results_leave=True)
+                if leaving is not None and (staying is None or leaving[0] < 0.95 * staying[0]):
+                    found.append(leaving)
     return [candidate for candidate in found if candidate is not None]
 
 
@@ -531,8 +536,11 @@ def streamed_problem(setting, limit):
     return capped(free, gpu, max(limit / 4, limit - window))
 
 
-def fitted(setting, limit, name, placement):
-    """The placement with as many weights streamed as must be, or None where that is not enough."""
+def fitted(setting, limit, name, placement, results_leave=False):
+    """The placement with as many weights streamed as must be, or None where that is not enough.
+
+    With ``results_leave`` results go to host memory as they are made, instead of staying on the GPU until the end.
+    """
     from placewright.evaluate import evaluate
     from placewright.execute.torch_weights import plan_chunks, streamed_time_s, weight_spans
 
@@ -541,10 +549,15 @@ def fitted(setting, limit, name, placement):
     ops = setting.on_gpu(placement)
     held = {i.name for n in ops for i in n.all_input_nodes if i.name in setting.weights}
     activations = float(whole.memory_bytes[gpu] - problem.memory_bytes[placement == gpu].sum())
+    least_s = 0.0
+    if results_leave:
+        name += ", results to the CPU"
+        activations = min(activations, peak_without_results(setting, ops))
+        least_s = results_bytes(setting) / COPY_BANDWIDTH
     used = activations + sum(setting.weights[w].nbytes for w in held)
-    make = functools.partial(Ours, setting, placement)
+    make = functools.partial(Ours, setting, placement, results_leave=results_leave)
     if used <= limit:
-        return float(whole.value), name, make
+        return max(least_s, float(whole.value)), name, make
     every = weight_spans(ops, setting.weights)
     spans = [s for s in every if s.last - s.first <= len(ops) / 2]  # a longer one would leave no room to others
     streamable = sum(s.size_bytes for s in spans)
@@ -581,7 +594,41 @@ def fitted(setting, limit, name, placement):
     predicted += max(0.0, whole.value - sum(there_s))  # what the CPU and copies of tensors add
     total = sum(s.size_bytes for s in flowing)
     what = f"{name}, {total / 1e6:.0f} MB of weights streamed"
-    return predicted, what, functools.partial(make, streamed=sorted(streamed), window_bytes=window)
+    return max(least_s, predicted), what, functools.partial(make, streamed=sorted(streamed), window_bytes=window)
+
+
+def results_bytes(setting) -> int:
+    """What a sample's results take."""
+    return sum(_bytes(n.meta.get("val")) for n in _results(setting))
+
+
+def _results(setting) -> list:
+    return next(n for n in setting.program.graph.nodes if n.op == "output").all_input_nodes
+
+
+def peak_without_results(setting, ops) -> float:
+    """The most that tensors take at once on the GPU, op after op, if results leave; a few may be on their way."""
+    from placewright.execute.torch_program import viewed_input
+
+    base: dict[str, Any] = {}  # of views
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for i, node in enumerate(ops):
+        viewed = viewed_input(node)
+        base[node.name] = base.get(viewed.name, viewed) if viewed is not None else node
+        for tensor in (node, *node.all_input_nodes):
+            owner = base.get(tensor.name, tensor)
+            if owner.name not in setting.weights:
+                sizes[owner.name] = _bytes(owner.meta.get("val"))
+                first.setdefault(owner.name, i)
+                last[owner.name] = i
+    change = np.zeros(len(ops) + 1)
+    for name, size in sizes.items():
+        change[first[name]] += size
+        change[last[name] + 1] -= size
+    on_their_way = 3 * max((_bytes(n.meta.get("val")) for n in _results(setting)), default=0)
+    return float(np.cumsum(change).max(initial=0.0)) + on_their_way
 
 
 def most_at_once(spans, n_ops: int) -> int:

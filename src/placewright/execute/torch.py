@@ -50,6 +50,7 @@ class TorchRun:
         window_bytes: int = 0,
         use_graphs: bool = False,
         copies_outputs: bool = True,
+        results_to: str = "",
         mark: Callable[[str], None] | None = None,
         threads: Mapping[str, int] | None = None,
     ) -> None:
@@ -59,9 +60,11 @@ class TorchRun:
         program may share a ``store`` of weights. Weights that an op in ``streamed`` is the first to read on its device
         stay in host memory and reach the device for each sample, through ``window_bytes`` of its memory.
         ``use_graphs`` records the segments of CUDA devices as CUDA graphs; where that is not possible,
-        ``graph_failure`` says why. Graphs write their results to the same memory each time: without ``copies_outputs``
-        that memory itself is returned, valid until the next call. ``mark`` is called with the name of every op after
-        its call. ``threads`` says how many a device on the CPU may use, 0 being torch's choice.
+        ``graph_failure`` says why. ``results_to`` names a device that results are sent to as soon as they are made, so
+        that they do not fill up the one that makes them. Graphs and such copies write to the same memory each time:
+        without ``copies_outputs`` that memory itself is returned, valid until the next call. ``mark`` is called with
+        the name of every op after its call. ``threads`` says how many a device on the CPU may use, 0 being torch's
+        choice.
         """
         import torch
 
@@ -85,6 +88,7 @@ class TorchRun:
         self._meta = {self._slots[n.name]: n.meta.get("val") for n in program.graph.nodes}
         self._values: list[Values] = [[None] * len(self._slots) for _ in self._names]
         self._compute = [_compute_stream(d) for d in self._torch]
+        self._collector = self._names.index(results_to) if results_to else -1
         self._read_program(nodes)
         self._segments = self._build(nodes, store, streamed, window_bytes, mark)
         self._ways: dict[tuple[int, int], Way] = {}
@@ -99,7 +103,7 @@ class TorchRun:
         # How many tensors one sample sends to another device.
         self.crossings = sent + sum(len(self._readers[s]) - 1 for s in self._input_slots)
         self.n_segments = sum(map(len, self._segments))
-        used = [d for d in range(len(self._names)) if self._segments[d]]
+        used = [d for d in range(len(self._names)) if self._segments[d] or d == self._collector]
         self._here = min(used, key=lambda d: (self._torch[d].type != "cpu", d), default=0)
         self._elsewhere = [
             (d, f"{self._names[d]} ({self._torch[d]})", functools.partial(self._run_device, d))
@@ -146,7 +150,7 @@ class TorchRun:
         for device in self._replays:
             self._compute[device].synchronize()
         for slot in self._results:
-            home = self._home.get(slot, 0)
+            home = self._holder(slot)
             if home not in self._replays:
                 self._values[home][slot] = None  # the caller's now
         return outputs
@@ -219,6 +223,16 @@ class TorchRun:
         for slot in self._input_slots:
             self._readers.setdefault(slot, [0])
             self._home[slot] = self._readers[slot][0]
+        made = {self._slots[n.name]: self._device_of[n.name] for n in nodes}
+        # Results that another device makes, and those of them that no op of the collector waits for.
+        self._collected = {s for s in self._results & made.keys() if self._collector not in (-1, made[s])}
+        self._last_waits = sorted(s for s in self._collected if self._collector not in self._readers.get(s, []))
+        for slot in self._collected:
+            self._readers[slot] = sorted({*self._readers.get(slot, []), self._collector})
+
+    def _holder(self, slot: int) -> int:
+        """The device that has a result once all ops have run."""
+        return self._collector if slot in self._collected else self._home.get(slot, 0)
 
     def _build(
         self,
@@ -230,10 +244,12 @@ class TorchRun:
     ) -> list[list[Segment]]:
         weights, streamed = store.by_placeholder, set(streamed)
         position = {n.name: i for i, n in enumerate(nodes)}
+        collected = {n.name for n in nodes if self._slots[n.name] in self._collected}
         segments: list[list[Segment]] = []
         for device, here in enumerate(self._torch):
             mine = [n for n in nodes if self._device_of[n.name] == device]
-            pieces = cut_into_pieces(mine, position, self._device_of, device)
+            held = self._results if device == self._collector else self._results - self._collected
+            pieces = cut_into_pieces(mine, position, self._device_of, device, collected)
             names = [n.name for n in mine]
             flowing = [s for s in weight_spans(mine, weights) if names[s.first] in streamed] if streamed else []
             stream = Stream(flowing, names, store, here, window_bytes) if flowing else None
@@ -254,9 +270,10 @@ class TorchRun:
                     p: stream.views[p] if stream and p in stream.views else store.on(p, here)
                     for p in read & set(weights)
                 }
-                freed = [self._slots[i] for i in read if last[i] in inside and self._slots[i] not in self._results]
+                freed = [self._slots[i] for i in read if last[i] in inside and self._slots[i] not in held]
                 kept = [self._slots[n] for n in leaving]
-                gone = [s for n in leaving if n not in last and (s := self._slots[n]) not in self._results]
+                ended = [n for n in leaving if n not in last or last[n] in inside]
+                gone = [s for n in ended if (s := self._slots[n]) not in held]
                 run = compile_segment(piece, self._slots, loaded, kept, freed, here, hooks)
                 sends = [(slot, tuple(d for d in self._readers.get(slot, []) if d != device)) for slot in kept]
                 waits = [
@@ -290,7 +307,7 @@ class TorchRun:
 
         if not isinstance(template, _Slot):
             return template
-        device = self._home.get(template.number, 0)
+        device = self._holder(template.number)
         value = self._values[device][template.number]
         if not isinstance(value, torch.Tensor):
             return value
@@ -303,7 +320,7 @@ class TorchRun:
             value.record_stream(torch.cuda.current_stream(value.device))
             return value
         if any(w.owns(value) for (_, to), w in self._ways.items() if to == device):
-            return value.clone()
+            return value.clone() if self._copies_outputs else value
         return laid_out_like(value, self._meta[template.number])
 
     def _run_device(self, device: int) -> None:
@@ -316,8 +333,20 @@ class TorchRun:
             replays = self._replays.get(device)
             for number, segment in enumerate(self._segments[device]):
                 self._run_segment(segment, replays[number] if replays else segment.run, device)
+            if device == self._collector:
+                self._collect()
             if stream is not None:
                 stream.synchronize()
+
+    def _collect(self) -> None:
+        values = self._values[self._collector]
+        for slot in self._last_waits:
+            self._arrived[self._collector, slot].acquire()
+        try:
+            for slot in self._last_waits if not self._errors else ():
+                self._ways[self._home[slot], self._collector].receive(values[slot], slot)
+        except Exception as error:  # raised again by the caller's thread
+            self._errors.append(f"a result did not reach '{self._names[self._collector]}': {shown(str(error), 300)}")
 
     def _take_inputs(self, device: int) -> None:
         import torch
