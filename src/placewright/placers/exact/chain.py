@@ -113,7 +113,7 @@ class _Search:
         if steps is None:
             return Found(None, note=OUT_OF_TIME)
         if not steps[-1].n_targets:
-            return self._judged(math.inf)
+            return self._judged(self.dropped)
         prices = self._best_prices(steps)
         bound, dropped_states = min(prices.bound, self.dropped), self.dropped
         for most in MOST_LABELS if self.tracked else ():
@@ -134,7 +134,8 @@ class _Search:
         is_exact = bound >= self.upper - self.rounding
         bound_s = (min(bound, self.upper) - 2 * self.rounding) * self.tick_s
         if self.best is None:
-            return Found(None, bound=bound_s, note="nothing within the memory limits beats a single device")
+            rival = "was found" if math.isinf(self.upper) else "beats a single device"
+            return Found(None, bound=bound_s, note=f"nothing within the memory limits {rival}")
         if check(self.problem, self.best):
             return Found(None, bound=bound_s, note="the best of all assignments breaks a limit of segments")
         note = "proven by dynamic programming" if is_exact else "states were dropped or time was short: not proven"
@@ -173,7 +174,7 @@ class _Search:
                     source = devices[position[self.maker[t]]] if self.maker[t] in position else d
                     bits = reached[slot[t]]
                     if source != d and not bits >> d & 1:
-                        cost += round(self._copy_s(t, source, d, bits) / self.tick_s)
+                        cost += float(np.rint(self._copy_s(t, source, d, bits) / self.tick_s))
                         after[slot[t]] = bits | 1 << d
                 if not spent + cost + self.rest[v + 1] <= self.upper:
                     continue
