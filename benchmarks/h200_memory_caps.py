@@ -609,6 +609,7 @@ def _results(setting) -> list:
 def peak_without_results(setting, ops) -> float:
     """The most that tensors take at once on the GPU, op after op, if results leave; a few may be on their way."""
     from placewright.execute.torch_program import viewed_input
+    from placewright.execute.torch_weights import Span
 
     base: dict[str, Any] = {}  # of views
     first: dict[str, int] = {}
@@ -623,12 +624,9 @@ def peak_without_results(setting, ops) -> float:
                 sizes[owner.name] = _bytes(owner.meta.get("val"))
                 first.setdefault(owner.name, i)
                 last[owner.name] = i
-    change = np.zeros(len(ops) + 1)
-    for name, size in sizes.items():
-        change[first[name]] += size
-        change[last[name] + 1] -= size
+    lives = [Span((), first[name], last[name], size) for name, size in sizes.items()]
     on_their_way = 3 * max((_bytes(n.meta.get("val")) for n in _results(setting)), default=0)
-    return float(np.cumsum(change).max(initial=0.0)) + on_their_way
+    return float(most_at_once(lives, len(ops))) + on_their_way
 
 
 def most_at_once(spans, n_ops: int) -> int:

@@ -219,16 +219,15 @@ class TorchRun:
         self._outputs = _templated(output.args[0], self._slots)
         self._results = {self._slots[n.name] for n in output.all_input_nodes}
         self._home = {self._slots[n.name]: self._device_of[n.name] for n in nodes}
+        # Results that another device makes, and those of them that no op of the collector waits for.
+        self._collected = {s for s in self._results & self._home.keys() if self._collector not in (-1, self._home[s])}
+        self._last_waits = sorted(s for s in self._collected if self._collector not in self._readers.get(s, []))
+        for slot in self._collected:
+            self._readers[slot] = sorted({*self._readers.get(slot, []), self._collector})
         self._input_slots = [self._slots[n] for n in program.graph_signature.user_inputs if isinstance(n, str)]
         for slot in self._input_slots:
             self._readers.setdefault(slot, [0])
             self._home[slot] = self._readers[slot][0]
-        made = {self._slots[n.name]: self._device_of[n.name] for n in nodes}
-        # Results that another device makes, and those of them that no op of the collector waits for.
-        self._collected = {s for s in self._results & made.keys() if self._collector not in (-1, made[s])}
-        self._last_waits = sorted(s for s in self._collected if self._collector not in self._readers.get(s, []))
-        for slot in self._collected:
-            self._readers[slot] = sorted({*self._readers.get(slot, []), self._collector})
 
     def _holder(self, slot: int) -> int:
         """The device that has a result once all ops have run."""

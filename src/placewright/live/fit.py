@@ -225,9 +225,9 @@ class _Search:
     def _placed(self, problem: Problem) -> Placement:
         """By the placer asked for, and by ``mincut`` where it proves nothing: ``chain`` cannot fill many GPUs."""
         answer = get_placer(self._placer).place(problem, Budget(seconds=3.0), self._seed)
-        if answer.status in ("optimal", "infeasible"):
-            return answer
         mincut = get_placer("mincut")
+        if answer.status in ("optimal", "infeasible") or self._placer == mincut.name:
+            return answer
         make_ready(mincut, problem)
         other = mincut.place(problem, Budget(seconds=3.0), self._seed)
         enough_s = min(answer.value, other.value) * (1 + 1e-9)

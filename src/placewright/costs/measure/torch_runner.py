@@ -18,7 +18,7 @@ import torch
 from placewright.cluster import DeviceKind
 from placewright.costs.measure.runner import Setting, threads_of
 from placewright.errors import InputError
-from placewright.execute.torch_program import channels_last_weights
+from placewright.execute.torch_weights import WeightStore
 from placewright.execute.torch_workers import keep_freed_memory
 from placewright.graph import FloatArray, OpGraph
 from placewright.text import shown
@@ -187,22 +187,14 @@ class ExportedRunner(TorchRunner):
                 del values[dead]
 
     def _bindings(self, program: Any) -> dict[str, Any]:
-        signature = program.graph_signature
-        stored = {**program.state_dict, **program.constants}
-        named = {
-            **signature.inputs_to_parameters,
-            **signature.inputs_to_buffers,
-            **signature.inputs_to_lifted_tensor_constants,
-        }
+        store = WeightStore(program)  # weights lie as the executor keeps them
         given = iter(torch.utils._pytree.tree_leaves(program.example_inputs or ()))
         bound: dict[str, Any] = {}
-        channels_last = channels_last_weights(program)
         for node in self._nodes:
             if node.op == "placeholder":
-                value = stored[named[node.name]] if node.name in named else next(given, None)
+                is_weight = node.name in store.by_placeholder
+                value = store.on(node.name, self.device) if is_weight else next(given, None)
                 bound[node.name] = self.placed(_example(node) if value is None else value)
-                if node.name in channels_last and not self.is_cuda:  # as the executor keeps it
-                    bound[node.name] = bound[node.name].contiguous(memory_format=torch.channels_last)
         return bound
 
 
