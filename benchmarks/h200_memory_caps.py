@@ -41,7 +41,9 @@ SMALL = ("resnet-50?image=64", "mobilenet?image=64", "bert-base?sequence=16")
 CAPS = (1.0, 0.5, 0.25)
 HOPELESS = 2.0  # a candidate that is predicted to take so many times what another took is not tried
 TRIED = 4  # candidates that are timed
+TRIAL_S = 1.5  # for timing one of them
 MIN_ROUNDS = 3  # of the run that counts, also where time is short
+LEAST_REPEATS = 10  # where there is time
 BEYOND = 1.05  # a measured peak may be so many times the cap
 SLOW_S = 0.5  # a model that takes longer on the CPU is run less often
 COPY_LATENCY_S, COPY_BANDWIDTH = 5e-6, 40e9  # of streamed weights
@@ -219,7 +221,7 @@ def measure_model(model, device, curve, end, options) -> list[dict]:
         for name, v in variants.items()
     }
     slowest = max(v.seconds for v in variants.values())
-    repeats = int(min(options.repeats, max(5, 4.0 / slowest)))
+    repeats = int(min(options.repeats, max(LEAST_REPEATS, 4.0 / slowest)))
     rounds = itertools.count(1)
     timings = measure_in_turns(
         variants, repeats, 0, should_stop=lambda: next(rounds) >= MIN_ROUNDS and time.monotonic() > end
@@ -375,7 +377,8 @@ def prepare_cap(setting, cap, allowance, end, options) -> tuple[dict, Ours, Plai
             if is_over(run, limit, allowance):  # graphs keep what crosses segments
                 run.close()
                 run = make(use_graphs=False)
-            seconds = median_s(run, 5, 1) if run.seconds < 0.2 else run.seconds
+            again = min(5, round(TRIAL_S / run.seconds))
+            seconds = median_s(run, again, again > 2) if again > 1 else run.seconds
         except Exception as error:
             tried.append({"what": what, "predicted_s": predicted_s, "failure": str(error)[:200]})
             continue
