@@ -22,7 +22,6 @@ from placewright.costs.measure.torch_calibration import (  # noqa: E402
     stream_delays,
 )
 from placewright.evaluate import evaluate_many  # noqa: E402
-from placewright.execute.dataflow import ExecutionError  # noqa: E402
 from placewright.execute.torch import TorchRun  # noqa: E402
 from placewright.execute.torch_code import direct_function  # noqa: E402
 from placewright.execute.torch_program import ops_of  # noqa: E402
@@ -251,45 +250,3 @@ def test_callers_that_share_workers_do_not_block_each_other() -> None:
     for thread in threads:
         thread.join(20)
     assert sorted(done) == [0, 1]
-
-
-class Chatty(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """A result at every step; the next step reads it, and so does the end."""
-
-    def forward(self, x: Any) -> list[Any]:
-        results = []
-        for step in range(6):
-            x = torch.sin(x + step)
-            results.append(torch.cos(x))
-            x = x + results[-1]
-        return [*results, x, x + results[0]]
-
-
-@pytest.mark.parametrize("placed", ["b", "bbbba", "ab", "a"])
-def test_results_leave_as_they_are_made(placed: str) -> None:
-    sample = torch.randn(5)
-    program = torch.export.export(Chatty(), (sample,))
-    ops = [n.name for n in ops_of(program)]
-    device_of = {n: placed[i % len(placed)] for i, n in enumerate(ops)}
-    held: list[int] = []
-
-    def count(_: str) -> None:
-        held.append(sum(run._values[1][slot] is not None for slot in run._collected))
-
-    run = TorchRun(program, device_of, {"a": "cpu", "b": "cpu"}, results_to="a", mark=count)
-    for _ in range(2):
-        for ours, theirs in zip(run(sample), Chatty()(sample), strict=True):
-            assert torch.equal(ours, theirs)
-    assert len(run._collected) == sum(device_of[n] == "b" for n in ops if run._slots[n] in run._results)
-    if placed == "b":
-        assert max(held) <= 2, "the first result, which the end reads, and the newest"
-        assert not any(v is not None for v in run._values[1][len(run._input_slots) :])
-
-
-def test_an_op_that_fails_ends_a_run_whose_results_are_collected() -> None:
-    sample = torch.randn(5)
-    program = torch.export.export(Chatty(), (sample,))
-    run = TorchRun(program, {n.name: "b" for n in ops_of(program)}, {"a": "cpu", "b": "cpu"}, results_to="a")
-    with pytest.raises(ExecutionError, match="add"):
-        run("no tensor")
-    assert len(run(sample)) == 8

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placewright.execute.dataflow import ExecutionError
-from placewright.execute.torch_code import Hook, Segment, Values, compile_segment
+from placewright.execute.torch_code import Hook, Segment, SpillCalls, Values, compile_segment
 from placewright.execute.torch_copies import Way
 from placewright.execute.torch_graphs import capture_segments
 from placewright.execute.torch_program import (
@@ -27,6 +28,7 @@ from placewright.execute.torch_program import (
     ops_of,
     ordered,
 )  # fmt: skip
+from placewright.execute.torch_spills import Spiller, plan_spills
 from placewright.execute.torch_weights import Stream, WeightStore, weight_spans
 from placewright.execute.torch_workers import inner_threads, own_threads, run_together
 from placewright.text import shown
@@ -50,7 +52,7 @@ class TorchRun:
         window_bytes: int = 0,
         use_graphs: bool = False,
         copies_outputs: bool = True,
-        results_to: str = "",
+        tensor_bytes: Mapping[str, float] | None = None,
         mark: Callable[[str], None] | None = None,
         threads: Mapping[str, int] | None = None,
     ) -> None:
@@ -60,11 +62,11 @@ class TorchRun:
         program may share a ``store`` of weights. Weights that an op in ``streamed`` is the first to read on its device
         stay in host memory and reach the device for each sample, through ``window_bytes`` of its memory.
         ``use_graphs`` records the segments of CUDA devices as CUDA graphs; where that is not possible,
-        ``graph_failure`` says why. ``results_to`` names a device that results are sent to as soon as they are made, so
-        that they do not fill up the one that makes them. Graphs and such copies write to the same memory each time:
-        without ``copies_outputs`` that memory itself is returned, valid until the next call. ``mark`` is called with
-        the name of every op after its call. ``threads`` says how many a device on the CPU may use, 0 being torch's
-        choice.
+        ``graph_failure`` says why. ``tensor_bytes`` says how much a device may hold of tensors (weights are not meant):
+        some spend a part of the sample in host memory, results from when they are made. Graphs and such copies write to
+        the same memory each time: without ``copies_outputs`` that memory itself is returned, valid until the next call.
+        ``mark`` is called with the name of every op after its call. ``threads`` says how many a device on the CPU may
+        use, 0 being torch's choice. Raises ValueError if weights or tensors do not fit.
         """
         import torch
 
@@ -88,9 +90,9 @@ class TorchRun:
         self._meta = {self._slots[n.name]: n.meta.get("val") for n in program.graph.nodes}
         self._values: list[Values] = [[None] * len(self._slots) for _ in self._names]
         self._compute = [_compute_stream(d) for d in self._torch]
-        self._collector = self._names.index(results_to) if results_to else -1
         self._read_program(nodes)
-        self._segments = self._build(nodes, store, streamed, window_bytes, mark)
+        self._left: set[int] = set()  # results that end in host memory, which the next sample overwrites
+        self._segments = self._build(nodes, store, streamed, window_bytes, tensor_bytes or {}, mark)
         self._ways: dict[tuple[int, int], Way] = {}
         self._arrived: dict[tuple[int, int], threading.Lock] = {}  # (device, slot): released once per sample
         for device, segments in enumerate(self._segments):
@@ -103,7 +105,7 @@ class TorchRun:
         # How many tensors one sample sends to another device.
         self.crossings = sent + sum(len(self._readers[s]) - 1 for s in self._input_slots)
         self.n_segments = sum(map(len, self._segments))
-        used = [d for d in range(len(self._names)) if self._segments[d] or d == self._collector]
+        used = [d for d in range(len(self._names)) if self._segments[d]]
         self._here = min(used, key=lambda d: (self._torch[d].type != "cpu", d), default=0)
         self._elsewhere = [
             (d, f"{self._names[d]} ({self._torch[d]})", functools.partial(self._run_device, d))
@@ -150,7 +152,7 @@ class TorchRun:
         for device in self._replays:
             self._compute[device].synchronize()
         for slot in self._results:
-            home = self._holder(slot)
+            home = self._home.get(slot, 0)
             if home not in self._replays:
                 self._values[home][slot] = None  # the caller's now
         return outputs
@@ -219,19 +221,10 @@ class TorchRun:
         self._outputs = _templated(output.args[0], self._slots)
         self._results = {self._slots[n.name] for n in output.all_input_nodes}
         self._home = {self._slots[n.name]: self._device_of[n.name] for n in nodes}
-        # Results that another device makes, and those of them that no op of the collector waits for.
-        self._collected = {s for s in self._results & self._home.keys() if self._collector not in (-1, self._home[s])}
-        self._last_waits = sorted(s for s in self._collected if self._collector not in self._readers.get(s, []))
-        for slot in self._collected:
-            self._readers[slot] = sorted({*self._readers.get(slot, []), self._collector})
         self._input_slots = [self._slots[n] for n in program.graph_signature.user_inputs if isinstance(n, str)]
         for slot in self._input_slots:
             self._readers.setdefault(slot, [0])
             self._home[slot] = self._readers[slot][0]
-
-    def _holder(self, slot: int) -> int:
-        """The device that has a result once all ops have run."""
-        return self._collector if slot in self._collected else self._home.get(slot, 0)
 
     def _build(
         self,
@@ -239,17 +232,17 @@ class TorchRun:
         store: WeightStore,
         streamed: Collection[str],
         window_bytes: int,
+        tensor_bytes: Mapping[str, float],
         mark: Callable[[str], None] | None,
     ) -> list[list[Segment]]:
         weights, streamed = store.by_placeholder, set(streamed)
         position = {n.name: i for i, n in enumerate(nodes)}
-        collected = {n.name for n in nodes if self._slots[n.name] in self._collected}
         segments: list[list[Segment]] = []
         for device, here in enumerate(self._torch):
             mine = [n for n in nodes if self._device_of[n.name] == device]
-            held = self._results if device == self._collector else self._results - self._collected
-            pieces = cut_into_pieces(mine, position, self._device_of, device, collected)
+            pieces = cut_into_pieces(mine, position, self._device_of, device)
             names = [n.name for n in mine]
+            spills = self._spills(pieces, weights, device, tensor_bytes.get(self._names[device], math.inf))
             flowing = [s for s in weight_spans(mine, weights) if names[s.first] in streamed] if streamed else []
             stream = Stream(flowing, names, store, here, window_bytes) if flowing else None
             hooks = self._hooks(stream, pieces, mark, mine)
@@ -269,11 +262,12 @@ class TorchRun:
                     p: stream.views[p] if stream and p in stream.views else store.on(p, here)
                     for p in read & set(weights)
                 }
-                freed = [self._slots[i] for i in read if last[i] in inside and self._slots[i] not in held]
+                freed = [self._slots[i] for i in read if last[i] in inside and self._slots[i] not in self._results]
                 kept = [self._slots[n] for n in leaving]
                 ended = [n for n in leaving if n not in last or last[n] in inside]
-                gone = [s for n in ended if (s := self._slots[n]) not in held]
-                run = compile_segment(piece, self._slots, loaded, kept, freed, here, hooks)
+                gone = [s for n in ended if (s := self._slots[n]) not in self._results]
+                stays = [s for s in spills if s.name in inside]
+                run = compile_segment(piece, self._slots, loaded, kept, freed, here, hooks, stays)
                 sends = [(slot, tuple(d for d in self._readers.get(slot, []) if d != device)) for slot in kept]
                 waits = [
                     self._slots[i]
@@ -284,6 +278,19 @@ class TorchRun:
                 built.append(Segment(run, tuple(n.name for n in piece), tuple(waits), tuple(sends), tuple(gone)))
             segments.append(built)
         return segments
+
+    def _spills(
+        self, pieces: Sequence[Sequence[Any]], weights: Mapping[str, Any], device: int, limit_bytes: float
+    ) -> list[SpillCalls]:
+        """What keeps a device's tensors within its limit."""
+        if limit_bytes == math.inf:
+            return []
+        mine = [n for piece in pieces for n in piece]
+        results = [n.name for n in mine if self._slots[n.name] in self._results]
+        staying = [n.name for n in mine if any(d != device for d in self._readers.get(self._slots[n.name], []))]
+        spills = plan_spills(pieces, set(weights), results, staying, limit_bytes)
+        self._left |= {self._slots[s.name] for s in spills if s.read == len(mine)}
+        return Spiller(spills, self._torch[device]).calls([n.name for n in mine])
 
     def _hooks(
         self,
@@ -306,7 +313,7 @@ class TorchRun:
 
         if not isinstance(template, _Slot):
             return template
-        device = self._holder(template.number)
+        device = self._home.get(template.number, 0)
         value = self._values[device][template.number]
         if not isinstance(value, torch.Tensor):
             return value
@@ -318,7 +325,7 @@ class TorchRun:
                     value = value.clone()
             value.record_stream(torch.cuda.current_stream(value.device))
             return value
-        if any(w.owns(value) for (_, to), w in self._ways.items() if to == device):
+        if template.number in self._left or any(w.owns(value) for (_, to), w in self._ways.items() if to == device):
             return value.clone() if self._copies_outputs else value
         return laid_out_like(value, self._meta[template.number])
 
@@ -332,20 +339,8 @@ class TorchRun:
             replays = self._replays.get(device)
             for number, segment in enumerate(self._segments[device]):
                 self._run_segment(segment, replays[number] if replays else segment.run, device)
-            if device == self._collector:
-                self._collect()
             if stream is not None:
                 stream.synchronize()
-
-    def _collect(self) -> None:
-        values = self._values[self._collector]
-        for slot in self._last_waits:
-            self._arrived[self._collector, slot].acquire()
-        try:
-            for slot in self._last_waits if not self._errors else ():
-                self._ways[self._home[slot], self._collector].receive(values[slot], slot)
-        except Exception as error:  # raised again by the caller's thread
-            self._errors.append(f"a result did not reach '{self._names[self._collector]}': {shown(str(error), 300)}")
 
     def _take_inputs(self, device: int) -> None:
         import torch

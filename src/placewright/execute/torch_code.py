@@ -26,6 +26,20 @@ class Hook(NamedTuple):
     after: Callable[[], None] | None = None
 
 
+class SpillCalls(NamedTuple):
+    """What to call so that a tensor is in host memory for a while; ops by name, "" where it never returns."""
+
+    name: str  # of the op whose result it is
+    left: str  # the op after whose line it is copied to host memory
+    gone: str  # the op before whose line the copy is waited for
+    begun: str  # the op before whose line the copy back begins
+    read: str  # the op that reads it next
+    leave: Callable[[Any], Any]  # returns what is in host memory
+    wait: Callable[[], None]
+    begin: Callable[[], None]
+    back: Callable[[], Any]
+
+
 class Segment(NamedTuple):
     """Ops of one device that run without a break: ``run(values)`` reads and writes values by slot."""
 
@@ -53,10 +67,12 @@ def compile_segment(
     freed: Collection[int],
     device: Any,
     hooks: Mapping[str, Hook],
+    spills: Sequence[SpillCalls] = (),
 ) -> Callable[[Values], None]:
     """Compile ``nodes``: results in ``kept`` are stored, slots in ``freed`` that came from before are dropped.
 
     ``weights`` are tensors by placeholder, already where the ops are. Devices among the arguments become ``device``.
+    Tensors of ``spills`` are made by ``nodes``; what is stored of one that does not return is in host memory.
     """
     names: dict[str, Any] = {f"w{slots[n]}": t for n, t in weights.items()}
     inside = {n.name for n in nodes}
@@ -67,6 +83,8 @@ def compile_segment(
     lines = ["def segment(values):"] + [f"    v{slots[n]} = values[{slots[n]}]" for n in entering]
     lines += [f"    values[{slots[n]}] = None" for n in entering if slots[n] in freed]
     op_of_line: dict[int, int] = {}
+    moves = _moves(nodes, slots, kept, last, spills, names)
+    spilled = {s.name for s in spills}
 
     def written(value: Any) -> str:
         if hasattr(value, "all_input_nodes"):
@@ -80,18 +98,21 @@ def compile_segment(
         return f"c{len(names) - 1}"
 
     for position, node in enumerate(nodes):
-        slot, hook = slots[node.name], hooks.get(node.name, Hook())
+        slot, hook, move = slots[node.name], hooks.get(node.name, Hook()), moves[node.name]
+        lines += move.freed
         if hook.before is not None:
             names[f"before{slot}"] = hook.before
             lines.append(f"    before{slot}()")
+        lines += move.before
         names[f"f{slot}"] = direct_function(node)
         if not all(k.isidentifier() and not keyword.iskeyword(k) for k in node.kwargs):
             raise ExecutionError(f"operator '{shown(node.name)}' has an argument whose name is no name")
         arguments = [written(a) for a in node.args] + [f"{k}={written(v)}" for k, v in node.kwargs.items()]
         lines.append(f"    v{slot} = f{slot}({', '.join(arguments)})")
         op_of_line[len(lines)] = position
-        if slot in kept:
+        if slot in kept and node.name not in spilled:
             lines.append(f"    values[{slot}] = v{slot}")
+        lines += move.after
         if hook.after is not None:
             names[f"after{slot}"] = hook.after
             lines.append(f"    after{slot}()")
@@ -100,12 +121,48 @@ def compile_segment(
         ]
         dead += [] if last.get(node.name) else [node.name]
         lines.append(f"    {' = '.join(f'v{slots[n]}' for n in dead)} = None" if dead else "    pass")
+    lines += moves[""].freed
     namespace: dict[str, Any] = names
     # Names are numbered; of the program itself only whole numbers, truth values and names of arguments are in the text.
     exec(compile("\n".join(lines), _FILE, "exec"), namespace)
     segment: Callable[[Values], None] = namespace.pop("segment")  # or it would hold on to itself
     segment.op_of_line = op_of_line  # type: ignore[attr-defined]
     return segment
+
+
+class _Moves(NamedTuple):
+    """Lines around an op's line that copy tensors to host memory and back."""
+
+    freed: list[str]
+    before: list[str]
+    after: list[str]
+
+
+def _moves(
+    nodes: Sequence[Any],
+    slots: Mapping[str, int],
+    kept: Collection[int],
+    last: Mapping[str, str],
+    spills: Sequence[SpillCalls],
+    names: dict[str, Any],
+) -> dict[str, _Moves]:
+    """By op, and under "" what comes after the last; ``names`` is given what the lines call."""
+    moves = {name: _Moves([], [], []) for name in (*(n.name for n in nodes), "")}
+    stays = {s.name for s in spills} - {s.name for s in spills if not s.read}
+    for name in sorted(stays):
+        if slots[name] in kept:  # it is back once nothing here reads it any more
+            moves[last[name]].after.append(f"    values[{slots[name]}] = v{slots[name]}")
+    for k, spill in enumerate(spills):
+        slot = slots[spill.name]
+        names |= {f"leave{k}": spill.leave, f"wait{k}": spill.wait, f"begin{k}": spill.begin, f"back{k}": spill.back}
+        stored = "" if spill.read else f"values[{slot}] = "
+        moves[spill.left].after.append(f"    {stored}leave{k}(v{slot}); v{slot} = None")
+        # Copies that nobody waits for here are waited for in the end: what is recorded must be complete.
+        moves[spill.gone if spill.gone in moves else ""].freed.append(f"    wait{k}()")
+        if spill.read:
+            moves[spill.begun].before.append(f"    begin{k}()")
+            moves[spill.read].before.append(f"    v{slot} = back{k}()")
+    return moves
 
 
 def direct_function(node: Any) -> Any:

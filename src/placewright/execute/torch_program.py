@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placewright.errors import InputError
@@ -69,16 +69,9 @@ def laid_out_like(value: Any, expected: Any) -> Any:
 
 
 def cut_into_pieces(
-    nodes: Sequence[Any],
-    position: Mapping[str, int],
-    device_of: Mapping[str, int],
-    device: int,
-    leaving: Collection[str] = (),
+    nodes: Sequence[Any], position: Mapping[str, int], device_of: Mapping[str, int], device: int
 ) -> list[list[Any]]:
-    """A device's ops cut before those that wait for another device and after those that another one waits for.
-
-    Results of ops in ``leaving`` are waited for elsewhere, too.
-    """
+    """A device's ops cut before those that wait for another device and after those that another one waits for."""
     pieces: list[list[Any]] = []
     has_arrived: set[str] = set()
     is_open = False
@@ -88,8 +81,7 @@ def cut_into_pieces(
             pieces.append([])
         has_arrived |= foreign
         pieces[-1].append(node)
-        is_read_elsewhere = any(device_of[u.name] != device for u in node.users if u.name in position)
-        is_open = not is_read_elsewhere and node.name not in leaving
+        is_open = all(device_of[u.name] == device for u in node.users if u.name in position)
     return pieces
 
 
