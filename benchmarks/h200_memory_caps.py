@@ -9,8 +9,9 @@ measured peak breaks the cap it gets the cap less the activations. What librarie
 peak of all GPU above the need) is allowed to everyone on top, and 5% and 1 MB beyond that. Ours: placements (single
 devices, cuts in the model's order, lookups on the CPU, what placers find with all weights on the GPU or streamed to it)
 are predicted from measured op and copy times; where weights on the GPU do not fit, as many as must be are streamed from
-pinned host memory. The best few are timed briefly, and one is chosen before the run that counts. There all variants
-under all caps run in turns, in random order. Results are written after each model.
+pinned host memory, and where tensors do not fit, some of them wait there. The best few are timed briefly, the best two
+of them and all CPU in turns, and one is chosen before the run that counts. There all variants under all caps run in
+turns, in random order. Results are written after each model.
 """
 
 from __future__ import annotations
@@ -42,11 +43,15 @@ CAPS = (1.0, 0.5, 0.25)
 HOPELESS = 2.0  # a candidate that is predicted to take so many times what another took is not tried
 TRIED = 4  # candidates that are timed
 TRIAL_S = 1.5  # for timing one of them
+FINAL_S = 6.0  # for timing the best of them in turns
+FINAL_ROUNDS = (3, 9)
 MIN_ROUNDS = 3  # of the run that counts, also where time is short
 LEAST_REPEATS = 10  # where there is time
 BEYOND = 1.05  # a measured peak may be so many times the cap
 SLOW_S = 0.5  # a model that takes longer on the CPU is run less often
 COPY_LATENCY_S, COPY_BANDWIDTH = 5e-6, 40e9  # of streamed weights
+SPILL_SHARES = (0.9, 0.7, 0.5, 0.3, 0.15)  # of what tensors take; less means more copies
+LARGE = 4000  # ops of a model for which not all of these are planned
 NOISE = 0.02  # a difference below this is none, however narrow the intervals
 
 
@@ -198,7 +203,19 @@ def measure_model(model, device, curve, end, options) -> list[dict]:
     everywhere = np.where(problem.allowed[:, gpu], gpu, 1 - gpu).astype(np.int32)
     need = float(evaluate(problem, everywhere).memory_bytes[gpu])
     setting = Setting(
-        model, module, program, graph, inputs, device, problem, gpu, everywhere, times, need, store.by_placeholder
+        model,
+        module,
+        program,
+        graph,
+        inputs,
+        device,
+        problem,
+        gpu,
+        everywhere,
+        times,
+        need,
+        store.by_placeholder,
+        plain_cpu.seconds,
     )
     plain_gpu = Plain(copy.deepcopy(module), inputs, device)
     allowance = max(0.0, plain_gpu.peak_bytes - need)
@@ -264,15 +281,18 @@ class Setting(NamedTuple):
     times: Any
     need: float  # bytes
     weights: Any  # tensors by placeholder
+    cpu_s: float  # what plain torch takes on the CPU
 
-    def on_gpu(self, placement) -> list:
-        """The program's ops that a placement has on the GPU, in the program's order."""
-        from placewright.execute.torch_program import devices_of_ops, ops_of
+    def on_gpu(self, placement) -> tuple[list[list], list[str]]:
+        """The program's ops on the GPU, in its order and in pieces as they run, and those that the CPU reads."""
+        from placewright.execute.torch_program import cut_into_pieces, devices_of_ops, ops_of
 
         nodes, names = ops_of(self.program), list(self.problem.cluster.device_names)
         placed = {op: names[d] for op, d in zip(self.graph.op_names, placement.tolist(), strict=True)}
         device_of = devices_of_ops(nodes, placed, names)
-        return [n for n in nodes if device_of[n.name] == self.gpu]
+        mine = [n for n in nodes if device_of[n.name] == self.gpu]
+        read = [n.name for n in mine if any(device_of.get(u.name, self.gpu) != self.gpu for u in n.users)]
+        return cut_into_pieces(mine, {n.name: i for i, n in enumerate(nodes)}, device_of, self.gpu), read
 
 
 class Plain:
@@ -314,7 +334,7 @@ class Plain:
 class Ours:
     """A placement run by the executor, with the ops whose weights are streamed."""
 
-    def __init__(self, setting, placement, streamed=(), window_bytes=0, results_leave=False, use_graphs=True) -> None:
+    def __init__(self, setting, placement, streamed=(), window_bytes=0, tensor_bytes=None, use_graphs=True) -> None:
         import torch
 
         from placewright.evaluate import timeline
@@ -327,8 +347,8 @@ class Ours:
         before = torch.cuda.memory_allocated() if is_cuda else 0
         if is_cuda:  # while a graph is being recorded, too: what it uses later does not show
             torch.cuda.reset_peak_memory_stats()
-        # Weights are streamed in the program's order, for which the window was planned; results leave in it as well.
-        steps = timeline(problem, placement) if not streamed and not results_leave else ()
+        # Weights and tensors are copied in the program's order, for which that was planned.
+        steps = timeline(problem, placement) if not streamed and tensor_bytes is None else ()
         planned = {setting.graph.op_names[s.op]: s.start_s for s in steps if s.op >= 0}
         placed = {op: names[d] for op, d in zip(setting.graph.op_names, placement.tolist(), strict=True)}
         devices = {n: "cpu" if problem.cluster.is_host[i] else setting.device for i, n in enumerate(names)}
@@ -339,9 +359,9 @@ class Ours:
             planned or None,
             streamed=streamed,
             window_bytes=window_bytes,
-            use_graphs=use_graphs and not results_leave,  # graphs would keep the memory of results
+            use_graphs=use_graphs,
             copies_outputs=False,
-            results_to=names[1 - setting.gpu] if results_leave else "",
+            tensor_bytes=None if tensor_bytes is None else {names[setting.gpu]: tensor_bytes},
         )
         self()
         start = time.monotonic()
@@ -366,12 +386,22 @@ def prepare_cap(setting, cap, allowance, end, options) -> tuple[dict, Ours, Plai
 
     limit = cap * setting.need
     accelerate, note = dispatched(setting, limit, allowance)
-    tried, best = [], None
-
+    tried, running = [], []  # (seconds, run, what is told of it), the quickest first
     ranked = sorted(candidates(setting, limit, options), key=lambda c: c[0])
-    for place, (predicted_s, what, make) in enumerate(ranked):
-        if best is not None and (place >= TRIED or time.monotonic() > end or predicted_s > HOPELESS * best[0]):
+    all_cpu = next(c for c in ranked if c[1] == "all CPU")
+    for place, candidate in enumerate([*ranked, all_cpu]):
+        predicted_s, what, make = candidate
+        is_last_resort = place == len(ranked)  # it may still be the best, whatever was predicted
+        if is_last_resort and any(told["what"] == what for told in tried):
             break
+        best_s = running[0][0] if running else math.inf
+        is_hopeless = predicted_s > HOPELESS * best_s
+        if not is_last_resort and running and (place >= TRIED or time.monotonic() > end or is_hopeless):
+            continue
+        if is_last_resort and setting.cpu_s > HOPELESS * best_s:
+            break
+        told = {"what": what, "predicted_s": predicted_s}
+        tried.append(told)
         try:
             run = make()
             if is_over(run, limit, allowance):  # graphs keep what crosses segments
@@ -380,27 +410,43 @@ def prepare_cap(setting, cap, allowance, end, options) -> tuple[dict, Ours, Plai
             again = min(5, round(TRIAL_S / run.seconds))
             seconds = median_s(run, again, again > 2) if again > 1 else run.seconds
         except Exception as error:
-            tried.append({"what": what, "predicted_s": predicted_s, "failure": str(error)[:200]})
+            told["failure"] = str(error)[:200]
             continue
-        tried.append({
-            "what": what, "predicted_s": predicted_s, "measured_s": seconds, "peak_bytes": run.peak_bytes,
-            "runs_as": run.graphs, "over": is_over(run, limit, allowance),
-        })  # fmt: skip
-        if not is_over(run, limit, allowance) and (best is None or seconds < best[0]):
-            if best is not None:
-                best[2].close()
-            best = (seconds, what, run, predicted_s)
-        else:
+        is_too_large = is_over(run, limit, allowance)
+        told |= {"measured_s": seconds, "peak_bytes": run.peak_bytes, "runs_as": run.graphs, "over": is_too_large}
+        if is_too_large:
             run.close()
-    if best is None:
+            continue
+        running = sorted([*running, (seconds, run, told)], key=lambda r: r[0])
+        for _, slower, other in running[2:]:
+            if other["what"] != "all CPU":
+                slower.close()
+        running = [r for i, r in enumerate(running) if i < 2 or r[2]["what"] == "all CPU"]
+    if not running:
         raise RuntimeError(f"none of our candidates ran: {tried}")
-    _, what, ours, predicted_s = best
+    ours, chosen = final(running)
+    what, predicted_s = chosen["what"], chosen["predicted_s"]
     row = {
         "model": setting.model, "cap": cap, "need_bytes": setting.need, "limit_bytes": limit, "chosen": what,
         "runs_as": ours.graphs, "predicted_s": predicted_s, "tried": tried, "accelerate_note": note,
         "allowance_bytes": allowance,
     }  # fmt: skip
     return row, ours, accelerate
+
+
+def final(running):
+    """The quickest of several in turns: alone, and for a moment, a run may look quicker than it is."""
+    from placewright.execute.measure import measure_in_turns
+
+    if len(running) > 1:
+        rounds = int(np.clip(FINAL_S / sum(seconds for seconds, _, _ in running), *FINAL_ROUNDS))
+        timings = measure_in_turns({str(i): run for i, (_, run, _) in enumerate(running)}, rounds, 0)
+        for i, (_, _, told) in enumerate(running):
+            told["in_turns_s"] = timings[str(i)].median_s
+        running = sorted(running, key=lambda r: r[2]["in_turns_s"])
+    for _, run, _ in running[1:]:
+        run.close()
+    return running[0][1:]
 
 
 def is_over(run, limit, allowance) -> bool:
@@ -471,11 +517,7 @@ def candidates(setting, limit, options):
         others += placed(streamed_problem(setting, limit), ", weights streamed", options)
         others += [(names[i], rows[i]) for i in range(2, len(rows)) if i // 2 % 5 == 0]
         found += [fitted(setting, limit, name, row) for name, row in others]
-        if results_bytes(setting) > limit / 10:
-            for staying, (name, row) in zip(found[-len(others) :], others, strict=True):
-                leaving = fitted(setting, limit, name, row, results_leave=True)
-                if leaving is not None and (staying is None or leaving[0] < 0.95 * staying[0]):
-                    found.append(leaving)
+        found += [spilled(setting, limit, name, row) for name, row in others]
     return [candidate for candidate in found if candidate is not None]
 
 
@@ -495,6 +537,8 @@ def placed(problem, how: str, options):
 
 def on_both(setting, limit):
     """Everything on the GPU but lookups, large weights, or ops that read and write more than the cap."""
+    from placewright.execute.torch_spills import bytes_of
+
     problem, graph, gpu = setting.problem, setting.graph, setting.gpu
     nodes = [n for n in setting.program.graph.nodes if n.name in graph.index_of]
     lookups, large, too_large = np.zeros((3, graph.n_ops), bool)
@@ -502,7 +546,7 @@ def on_both(setting, limit):
         i, read = graph.index_of[node.name], dict.fromkeys(node.all_input_nodes)
         lookups[i] = graph.op_classes[i] == "embedding"
         large[i] = sum(setting.weights[r.name].nbytes for r in read if r.name in setting.weights) > limit / 5
-        too_large[i] = sum(_bytes(n.meta.get("val")) for n in (node, *read)) > limit
+        too_large[i] = sum(bytes_of(n.meta.get("val")) for n in (node, *read)) > limit
     seen = set()
     for name, on_cpu in (
         ("lookups on the CPU", lookups),
@@ -520,12 +564,6 @@ def on_both(setting, limit):
             yield name, np.where(on_cpu[problem.group_of_op], 1 - gpu, setting.everywhere).astype(np.int32)
 
 
-def _bytes(value) -> int:
-    if isinstance(value, (list, tuple)):
-        return sum(map(_bytes, value))
-    return value.numel() * value.element_size() if hasattr(value, "element_size") else 0
-
-
 def streamed_problem(setting, limit):
     """The problem in which weights take no memory, but a time whenever an op on the GPU is the first to read them."""
     from dataclasses import replace
@@ -539,30 +577,97 @@ def streamed_problem(setting, limit):
     return capped(free, gpu, max(limit / 4, limit - window))
 
 
-def fitted(setting, limit, name, placement, results_leave=False):
-    """The placement with as many weights streamed as must be, or None where that is not enough.
-
-    With ``results_leave`` results go to host memory as they are made, instead of staying on the GPU until the end.
-    """
+def fitted(setting, limit, name, placement):
+    """The placement with as many weights streamed as must be, or None where that is not enough."""
     from placewright.evaluate import evaluate
-    from placewright.execute.torch_weights import plan_chunks, streamed_time_s, weight_spans
 
-    problem, gpu = setting.problem, setting.gpu
-    whole = evaluate(problem, placement)
-    ops = setting.on_gpu(placement)
-    held = {i.name for n in ops for i in n.all_input_nodes if i.name in setting.weights}
-    activations = float(whole.memory_bytes[gpu] - problem.memory_bytes[placement == gpu].sum())
-    least_s = 0.0
-    if results_leave:
-        name += ", results to the CPU"
-        activations = min(activations, peak_without_results(setting, ops))
-        least_s = results_bytes(setting) / COPY_BANDWIDTH
-    used = activations + sum(setting.weights[w].nbytes for w in held)
-    make = functools.partial(Ours, setting, placement, results_leave=results_leave)
+    whole = evaluate(setting.problem, placement)
+    ops = [n for piece in setting.on_gpu(placement)[0] for n in piece]
+    on_gpu = setting.problem.memory_bytes[placement == setting.gpu].sum()
+    activations = float(whole.memory_bytes[setting.gpu] - on_gpu)
+    used = activations + held_bytes(setting, ops)
+    make = functools.partial(Ours, setting, placement)
     if used <= limit:
-        return max(least_s, float(whole.value)), name, make
-    every = weight_spans(ops, setting.weights)
-    spans = [s for s in every if s.last - s.first <= len(ops) / 2]  # a longer one would leave no room to others
+        return float(whole.value), name, make
+    flow = streamed(setting, ops, limit, activations)
+    if flow is None:
+        return None
+    predicted = predicted_s(setting, whole, ops, flow, [])
+    what = f"{name}, {flow.size_bytes / 1e6:.0f} MB of weights streamed"
+    return predicted, what, functools.partial(make, streamed=flow.readers, window_bytes=flow.window_bytes)
+
+
+def spilled(setting, limit, name, placement):
+    """The placement with tensors that wait in host memory, and weights streamed; None where that is of no use."""
+    from placewright.evaluate import evaluate
+    from placewright.execute.torch_spills import TensorLives
+
+    pieces, read = setting.on_gpu(placement)
+    ops = [n for piece in pieces for n in piece]
+    mine = {n.name for n in ops}
+    results = next(n for n in setting.program.graph.nodes if n.op == "output").all_input_nodes
+    lives = TensorLives(pieces, setting.weights, [n.name for n in results if n.name in mine], read)
+    held = held_bytes(setting, ops)
+    spans = streamable_spans(setting, ops)
+    window = most_at_once(spans, len(ops))
+    streamable = sum(s.size_bytes for s in spans)
+    # With no weights streamed, with all of them, and between.
+    rooms = [limit - held, *(limit - held + streamable - share * window for share in (2.0, 1.0))]
+    if len(ops) <= LARGE:
+        rooms += [share * lives.most_bytes for share in SPILL_SHARES]
+    found = []
+    whole = evaluate(setting.problem, placement)
+    for room in sorted({room for room in rooms if 0 < room < lives.most_bytes}, reverse=True):
+        flow = None
+        if held + room > limit:
+            flow = streamed(setting, ops, limit, room)
+            if flow is None:
+                continue
+        try:
+            spills = lives.plan(room)
+        except ValueError:
+            break
+        found.append((predicted_s(setting, whole, ops, flow, spills), room, flow, spills))
+    if not found:
+        return None
+    predicted, room, flow, spills = min(found, key=lambda f: f[0])
+    what = f"{name}, {sum(s.size_bytes for s in spills) / 1e6:.0f} MB of tensors leave"
+    make = functools.partial(Ours, setting, placement, tensor_bytes=room)
+    if flow is not None:
+        what += f", {flow.size_bytes / 1e6:.0f} MB of weights streamed"
+        make = functools.partial(make, streamed=flow.readers, window_bytes=flow.window_bytes)
+    return predicted, what, make
+
+
+class Flow(NamedTuple):
+    """Weights that are streamed."""
+
+    readers: list[str]  # ops that are the first to read them
+    window_bytes: int
+    size_bytes: int
+    chunks: list
+
+
+def held_bytes(setting, ops) -> int:
+    """What the weights of ops take."""
+    return sum(
+        setting.weights[w].nbytes for w in {i.name for n in ops for i in n.all_input_nodes} & set(setting.weights)
+    )
+
+
+def streamable_spans(setting, ops) -> list:
+    from placewright.execute.torch_weights import weight_spans
+
+    # One that is read for longer would leave no room to others.
+    return [s for s in weight_spans(ops, setting.weights) if s.last - s.first <= len(ops) / 2]
+
+
+def streamed(setting, ops, limit, activations) -> Flow | None:
+    """As many weights as must be streamed beside so much of tensors."""
+    from placewright.execute.torch_weights import plan_chunks, weight_spans
+
+    used = activations + held_bytes(setting, ops)
+    spans = streamable_spans(setting, ops)
     streamable = sum(s.size_bytes for s in spans)
     most = max(most_at_once(spans, len(ops)), 1)
     for room, share in ((limit, 2.0), (limit, 1.5), (limit, 1.0), (BEYOND * limit, 1.0)):
@@ -583,53 +688,26 @@ def fitted(setting, limit, name, placement, results_leave=False):
         if sum(spans[k].size_bytes for k in chosen) >= excess:
             break
         chosen.add(i)
-    streamed = {ops[spans[i].first].name for i in chosen}
-    flowing = [s for s in spans if ops[s.first].name in streamed]
-    if any(ops[s.first].name in streamed for s in every if s not in spans):
+    readers = {ops[spans[i].first].name for i in chosen}
+    flowing = [s for s in spans if ops[s.first].name in readers]
+    if any(ops[s.first].name in readers for s in weight_spans(ops, setting.weights) if s not in spans):
         return None  # its first reader is streamed, so it would be as well
     try:
         chunks = plan_chunks(flowing, window)
     except ValueError:
         return None
+    return Flow(sorted(readers), window, sum(s.size_bytes for s in flowing), chunks)
+
+
+def predicted_s(setting, whole, ops, flow, spills) -> float:
+    """The time of a placement whose evaluation is ``whole`` if weights and tensors are copied beside its ops."""
+    from placewright.execute.torch_spills import overlapped_time_s
+
     index, kernel_s = setting.graph.index_of, setting.times.graphs_s()
     there_s = [float(kernel_s[index[n.name]]) if n.name in index else 0.0 for n in ops]
-    predicted = streamed_time_s(there_s, chunks, COPY_LATENCY_S, COPY_BANDWIDTH)
-    predicted += max(0.0, whole.value - sum(there_s))  # what the CPU and copies of tensors add
-    total = sum(s.size_bytes for s in flowing)
-    what = f"{name}, {total / 1e6:.0f} MB of weights streamed"
-    return max(least_s, predicted), what, functools.partial(make, streamed=sorted(streamed), window_bytes=window)
-
-
-def results_bytes(setting) -> int:
-    """What a sample's results take."""
-    return sum(_bytes(n.meta.get("val")) for n in _results(setting))
-
-
-def _results(setting) -> list:
-    return next(n for n in setting.program.graph.nodes if n.op == "output").all_input_nodes
-
-
-def peak_without_results(setting, ops) -> float:
-    """The most that tensors take at once on the GPU, op after op, if results leave; a few may be on their way."""
-    from placewright.execute.torch_program import viewed_input
-    from placewright.execute.torch_weights import Span
-
-    base: dict[str, Any] = {}  # of views
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
-    sizes: dict[str, int] = {}
-    for i, node in enumerate(ops):
-        viewed = viewed_input(node)
-        base[node.name] = base.get(viewed.name, viewed) if viewed is not None else node
-        for tensor in (node, *node.all_input_nodes):
-            owner = base.get(tensor.name, tensor)
-            if owner.name not in setting.weights:
-                sizes[owner.name] = _bytes(owner.meta.get("val"))
-                first.setdefault(owner.name, i)
-                last[owner.name] = i
-    lives = [Span((), first[name], last[name], size) for name, size in sizes.items()]
-    on_their_way = 3 * max((_bytes(n.meta.get("val")) for n in _results(setting)), default=0)
-    return float(most_at_once(lives, len(ops))) + on_their_way
+    chunks = flow.chunks if flow is not None else []
+    seconds = overlapped_time_s(there_s, chunks, spills, COPY_LATENCY_S, COPY_BANDWIDTH)
+    return seconds + max(0.0, whole.value - sum(there_s))  # what the CPU and copies of tensors add
 
 
 def most_at_once(spans, n_ops: int) -> int:

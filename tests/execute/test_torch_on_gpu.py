@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from placewright.execute.torch import TorchRun  # noqa: E402
 from placewright.execute.torch_program import ops_of  # noqa: E402
-from placewright.execute.torch_spills import tensors_bytes  # noqa: E402
+from placewright.execute.torch_spills import TensorLives  # noqa: E402
 from placewright.execute.torch_weights import WeightStore  # noqa: E402
 from placewright.zoo import zoo_module  # noqa: E402
 
@@ -76,7 +76,7 @@ def test_tensors_do_not_take_more_than_they_may(name: str, use_graphs: bool) -> 
     program = torch.export.export(module.eval(), tuple(inputs))
     ops, store = ops_of(program), WeightStore(program)
     results = [n.name for n in next(n for n in program.graph.nodes if n.op == "output").all_input_nodes]
-    most = tensors_bytes(ops, set(store.by_placeholder), results)
+    most = TensorLives([ops], store.by_placeholder, results).most_bytes
     placement, devices = {n.name: "g" for n in ops}, {"c": "cpu", "g": "cuda:0"}
     expected, peaks = None, []
     for limit in ({}, {"g": 0.65 * most}):

@@ -16,12 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from placewright.execute.dataflow import ExecutionError  # noqa: E402
 from placewright.execute.torch import TorchRun  # noqa: E402
 from placewright.execute.torch_program import ops_of  # noqa: E402
-from placewright.execute.torch_spills import (  # noqa: E402
-    Spill,
-    overlapped_time_s,
-    plan_spills,
-    tensors_bytes,
-)
+from placewright.execute.torch_spills import Spill, TensorLives, overlapped_time_s  # noqa: E402
 from placewright.execute.torch_weights import Chunk, WeightStore, streamed_time_s  # noqa: E402
 from placewright.zoo import zoo_module  # noqa: E402
 
@@ -80,8 +75,8 @@ class Counted(TorchDispatchMode):  # type: ignore[misc]
         self.now -= size
 
 
-def planned(program: Any, limit_bytes: float, staying: Any = ()) -> list[Spill]:
-    return plan_spills([ops_of(program)], weights_of(program), results_of(program), staying, limit_bytes)
+def lives_of(program: Any) -> TensorLives:
+    return TensorLives([ops_of(program)], weights_of(program), results_of(program))
 
 
 def weights_of(program: Any) -> set[str]:
@@ -94,11 +89,12 @@ def results_of(program: Any) -> list[str]:
 
 def least_limit(program: Any) -> float:
     """The smallest limit that a plan is found for."""
-    low, high = 0.0, tensors_bytes(ops_of(program), weights_of(program), results_of(program))
+    lives = lives_of(program)
+    low, high = 0.0, lives.most_bytes
     while high - low > 1:
         middle = (low + high) / 2
         try:
-            planned(program, middle)
+            lives.plan(middle)
             high = middle
         except ValueError:
             low = middle
@@ -108,7 +104,7 @@ def least_limit(program: Any) -> float:
 def checked(program: Any, inputs: Any, limit_bytes: float) -> list[Spill]:
     """Run with a limit; results are those without one, and the plan holds at every op."""
     ops = ops_of(program)
-    spills = planned(program, limit_bytes)
+    spills = lives_of(program).plan(limit_bytes)
     for i in range(len(ops)):
         away = sum(s.size_bytes for s in spills if s.gone <= i < s.begun)
         assert held_without(program, i) - away <= limit_bytes
@@ -149,10 +145,10 @@ def held_without(program: Any, i: int) -> float:
 def test_tensors_leave_as_far_as_they_must(module: Any) -> None:
     inputs = (torch.randn(16, 24),)
     program = torch.export.export(module, inputs)
-    most = tensors_bytes(ops_of(program), (), results_of(program))
+    most = lives_of(program).most_bytes
     least = least_limit(program)
     assert least <= 0.75 * most
-    assert planned(program, most) == []
+    assert lives_of(program).plan(most) == []
     for share in (0.0, 0.3, 0.7):
         assert checked(program, inputs, least + share * (most - least))
     with pytest.raises(ValueError, match=r"operator '.*' runs with .* bytes of tensors that cannot leave, more than"):
@@ -185,7 +181,7 @@ def test_what_a_run_holds_is_what_was_planned() -> None:
 def test_zoo_models_give_the_same_results(name: str) -> None:
     module, inputs = zoo_module(name)
     program = torch.export.export(module.eval(), tuple(inputs))
-    most = tensors_bytes(ops_of(program), weights_of(program), results_of(program))
+    most = lives_of(program).most_bytes
     least = least_limit(program)
     assert least < most
     expected = TorchRun(program, {}, {"a": "cpu"})(*inputs)

@@ -28,7 +28,7 @@ from placewright.execute.torch_program import (
     ops_of,
     ordered,
 )  # fmt: skip
-from placewright.execute.torch_spills import Spiller, plan_spills
+from placewright.execute.torch_spills import Spiller, TensorLives
 from placewright.execute.torch_weights import Stream, WeightStore, weight_spans
 from placewright.execute.torch_workers import inner_threads, own_threads, run_together
 from placewright.text import shown
@@ -288,7 +288,7 @@ class TorchRun:
         mine = [n for piece in pieces for n in piece]
         results = [n.name for n in mine if self._slots[n.name] in self._results]
         staying = [n.name for n in mine if any(d != device for d in self._readers.get(self._slots[n.name], []))]
-        spills = plan_spills(pieces, set(weights), results, staying, limit_bytes)
+        spills = TensorLives(pieces, weights.keys(), results, staying).plan(limit_bytes)
         self._left |= {self._slots[s.name] for s in spills if s.read == len(mine)}
         return Spiller(spills, self._torch[device]).calls([n.name for n in mine])
 

@@ -5,6 +5,7 @@ What is planned is when each of them leaves and returns. A result that leaves la
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,57 +43,65 @@ class _Tensor(NamedTuple):
     last_use: dict[str, int]  # of the tensor and of each view
 
 
-def plan_spills(
-    pieces: Sequence[Sequence[Any]],
-    weights: Collection[str],
-    results: Collection[str],
-    staying: Collection[str],
-    limit_bytes: float,
-) -> list[Spill]:
-    """Stays in host memory by which the tensors of a device never take more than ``limit_bytes``.
+class TensorLives:
+    """From when to when a device's tensors take memory, and how to make them take less."""
 
-    ``pieces`` are the device's ops as they run; a tensor stays away only while one piece runs. ``results`` are kept
-    until the sample ends; those in ``staying`` on the device, because other devices read them. Weights do not count.
-    Of several tensors the one goes that is not read for the longest time. Raises ValueError if that is not enough.
-    """
-    ops = [node for piece in pieces for node in piece]
-    end = len(ops)
-    piece_of = [number for number, piece in enumerate(pieces) for _ in piece]
-    tensors = _tensors(ops, weights, results, end)
-    made = {node.name: i for i, node in enumerate(ops)}
-    values = {node.name: node.meta.get("val") for node in ops}
-    taken = _taken(tensors, end)
-    found: list[Spill] = []
-    gaps = [
-        gap
-        for owner, tensor in tensors.items()
-        if owner in made
-        for gap in _gaps(tensor, made, values, piece_of, {*staying}, end)
-    ]
-    gaps.sort(key=lambda gap: gap.left)
-    open_gaps: list[Spill] = []
-    next_gap = 0
-    for i, node in enumerate(ops):
-        while next_gap < len(gaps) and gaps[next_gap].left < i:
-            open_gaps.append(gaps[next_gap])
-            next_gap += 1
-        open_gaps = [gap for gap in open_gaps if gap.read > i]
-        while taken[i] > limit_bytes:
-            if not open_gaps:
-                raise ValueError(
-                    f"operator '{shown(node.name)}' runs with {taken[i]:.0f} bytes of tensors that cannot leave, more "
-                    f"than {limit_bytes:.0f}"
-                )
-            gap = max(open_gaps, key=lambda g: (g.read, g.size_bytes))
-            open_gaps.remove(gap)
-            taken[i : gap.read] -= gap.size_bytes
-            found.append(gap._replace(gone=i))
-    return _in_buffers(_earlier(found, taken, limit_bytes, end), end)
+    def __init__(
+        self,
+        pieces: Sequence[Sequence[Any]],
+        weights: Collection[str],
+        results: Collection[str],
+        staying: Collection[str] = (),
+    ) -> None:
+        """``pieces`` are the device's ops as they run; a tensor stays away only while one piece runs.
 
+        ``results`` are kept until the sample ends; those in ``staying`` on the device, because other devices read
+        them. Weights do not count.
+        """
+        self._ops = [node for piece in pieces for node in piece]
+        self._end = len(self._ops)
+        piece_of = [number for number, piece in enumerate(pieces) for _ in piece]
+        tensors = _tensors(self._ops, weights, results, self._end)
+        made = {node.name: i for i, node in enumerate(self._ops)}
+        values = {node.name: node.meta.get("val") for node in self._ops}
+        self._taken = _taken(tensors, self._end)
+        self._gaps = [
+            gap
+            for owner, tensor in tensors.items()
+            if owner in made
+            for gap in _gaps(tensor, made, values, piece_of, {*staying}, self._end)
+        ]
+        self._gaps.sort(key=lambda gap: gap.left)
 
-def tensors_bytes(ops: Sequence[Any], weights: Collection[str], results: Collection[str]) -> float:
-    """The most that tensors of a device's ops take at once if none leaves."""
-    return float(_taken(_tensors(ops, weights, results, len(ops)), len(ops)).max(initial=0))
+    @property
+    def most_bytes(self) -> float:
+        """What tensors take at once if none leaves."""
+        return float(self._taken.max(initial=0))
+
+    def plan(self, limit_bytes: float) -> list[Spill]:
+        """Stays in host memory by which tensors never take more than ``limit_bytes``.
+
+        Of several tensors the one goes that is not read for the longest time. Raises ValueError if that is not enough.
+        """
+        taken = self._taken.copy()
+        found: list[Spill] = []
+        waiting: list[tuple[int, int, int]] = []  # a heap of tensors that could go, by when they are read: last first
+        next_gap = 0
+        for i, node in enumerate(self._ops):
+            while next_gap < len(self._gaps) and self._gaps[next_gap].left < i:
+                gap = self._gaps[next_gap]
+                heapq.heappush(waiting, (-gap.read, -gap.size_bytes, next_gap))
+                next_gap += 1
+            while taken[i] > limit_bytes:
+                if not waiting or -waiting[0][0] <= i:
+                    raise ValueError(
+                        f"operator '{shown(node.name)}' runs with {taken[i]:.0f} bytes of tensors that cannot leave, "
+                        f"more than {limit_bytes:.0f}"
+                    )
+                gap = self._gaps[heapq.heappop(waiting)[2]]
+                taken[i : gap.read] -= gap.size_bytes
+                found.append(gap._replace(gone=i))
+        return _in_buffers(_earlier(found, taken, limit_bytes, self._end), self._end)
 
 
 def _tensors(ops: Sequence[Any], weights: Collection[str], results: Collection[str], end: int) -> dict[str, _Tensor]:
