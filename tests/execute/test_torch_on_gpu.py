@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 
 from placewright.execute.torch import TorchRun  # noqa: E402
 from placewright.execute.torch_program import ops_of  # noqa: E402
+from placewright.execute.torch_room import Room  # noqa: E402
 from placewright.execute.torch_spills import TensorLives  # noqa: E402
 from placewright.execute.torch_weights import WeightStore  # noqa: E402
 from placewright.zoo import zoo_module  # noqa: E402
@@ -55,10 +56,10 @@ def placed(program: Any, pattern: str) -> dict[str, str]:
 @pytest.mark.parametrize("pattern", ["g", "ggc", "ggggcccc"])
 def test_results_are_those_of_the_cpu(recurrent: Any, pattern: str, use_graphs: bool, share: float) -> None:
     program, sample, expected = recurrent
-    limit = {"g": share * STEPS * RESULT_BYTES} if share < 1 else {}
+    rooms = {"g": Room(tensor_bytes=share * STEPS * RESULT_BYTES)} if share < 1 else {}
     devices = {"c": "cpu", "g": "cuda:0"}
     try:
-        run = TorchRun(program, placed(program, pattern), devices, use_graphs=use_graphs, tensor_bytes=limit)
+        run = TorchRun(program, placed(program, pattern), devices, use_graphs=use_graphs, rooms=rooms)
     except ValueError:
         assert pattern != "g"
         pytest.skip("what other devices read cannot leave")
@@ -79,11 +80,11 @@ def test_tensors_do_not_take_more_than_they_may(name: str, use_graphs: bool) -> 
     most = TensorLives([ops], store.by_placeholder, results).most_bytes
     placement, devices = {n.name: "g" for n in ops}, {"c": "cpu", "g": "cuda:0"}
     expected, peaks = None, []
-    for limit in ({}, {"g": 0.65 * most}):
+    for rooms in ({}, {"g": Room(tensor_bytes=0.65 * most)}):
         torch.cuda.empty_cache()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
-        run = TorchRun(program, placement, devices, store=store, use_graphs=use_graphs, tensor_bytes=limit)
+        run = TorchRun(program, placement, devices, store=store, use_graphs=use_graphs, rooms=rooms)
         for _ in range(3):
             found = [o.cpu() for o in run(*inputs)]
             expected = expected or found

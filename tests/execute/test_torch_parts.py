@@ -25,6 +25,7 @@ from placewright.evaluate import evaluate_many  # noqa: E402
 from placewright.execute.torch import TorchRun  # noqa: E402
 from placewright.execute.torch_code import direct_function  # noqa: E402
 from placewright.execute.torch_program import ops_of  # noqa: E402
+from placewright.execute.torch_room import Room  # noqa: E402
 from placewright.execute.torch_weights import (  # noqa: E402
     Span,
     WeightStore,
@@ -78,7 +79,7 @@ def test_streamed_weights_give_the_same_outputs(mobilenet: Any, monkeypatch: pyt
     largest = 4 * 1280 * 1000 + 4 * 1000 + 512
     for window, share in ((largest, 1.0), (2 * largest, 0.5)):
         streamed = [n for i, n in enumerate(names) if i % 2 == 0 or share == 1.0]
-        run = TorchRun(program, {}, {"cpu": "cpu"}, streamed=streamed, window_bytes=window)
+        run = TorchRun(program, {}, {"cpu": "cpu"}, rooms={"cpu": Room(frozenset(streamed), window)})
         for _ in range(2):
             for ours, theirs in zip(run(*inputs), expected, strict=True):
                 torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
@@ -95,16 +96,17 @@ def test_shared_weights_are_streamed_once_for_all_who_read_them(name: str) -> No
     spans = weight_spans(ops, weights)
     assert {p for s in spans for p in s.placeholders} == set(weights)
     assert any(s.last > s.first + 1 for s in spans)
+    everything = frozenset(n.name for n in ops)
     in_use = [sum(s.size_bytes for s in spans if s.first <= i <= s.last) for i in range(len(ops))]
     expected = TorchRun(program, {}, {"cpu": "cpu"})(*inputs)
     for window in (sum(s.size_bytes for s in spans), 2 * max(in_use)):
-        run = TorchRun(program, {}, {"cpu": "cpu"}, streamed=[n.name for n in ops], window_bytes=window)
+        run = TorchRun(program, {}, {"cpu": "cpu"}, rooms={"cpu": Room(everything, window)})
         for _ in range(2):
             for ours, theirs in zip(run(*inputs), expected, strict=True):
                 torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
         run.close()
     with pytest.raises(ValueError, match="more than is free in the window"):
-        TorchRun(program, {}, {"cpu": "cpu"}, streamed=[n.name for n in ops], window_bytes=max(in_use) - 1)
+        TorchRun(program, {}, {"cpu": "cpu"}, rooms={"cpu": Room(everything, max(in_use) - 1)})
 
 
 def test_a_view_of_a_weight_keeps_it_and_one_that_leaves_is_not_streamed() -> None:

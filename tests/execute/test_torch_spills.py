@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from placewright.execute.dataflow import ExecutionError  # noqa: E402
 from placewright.execute.torch import TorchRun  # noqa: E402
 from placewright.execute.torch_program import ops_of  # noqa: E402
+from placewright.execute.torch_room import Room  # noqa: E402
 from placewright.execute.torch_spills import Spill, TensorLives, overlapped_time_s  # noqa: E402
 from placewright.execute.torch_weights import Chunk, WeightStore, streamed_time_s  # noqa: E402
 from placewright.zoo import zoo_module  # noqa: E402
@@ -113,7 +114,7 @@ def checked(program: Any, inputs: Any, limit_bytes: float) -> list[Spill]:
         others = [s for s in spills if s.buffer == spill.buffer and s is not spill]
         assert all(o.read <= spill.left or spill.read <= o.left for o in others)
     expected = TorchRun(program, {}, {"a": "cpu"})(*inputs)
-    run = TorchRun(program, {}, {"a": "cpu"}, tensor_bytes={"a": limit_bytes})
+    run = TorchRun(program, {}, {"a": "cpu"}, rooms={"a": Room(tensor_bytes=limit_bytes)})
     for _ in range(2):
         for ours, theirs in zip(run(*inputs), expected, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
@@ -152,14 +153,14 @@ def test_tensors_leave_as_far_as_they_must(module: Any) -> None:
     for share in (0.0, 0.3, 0.7):
         assert checked(program, inputs, least + share * (most - least))
     with pytest.raises(ValueError, match=r"operator '.*' runs with .* bytes of tensors that cannot leave, more than"):
-        TorchRun(program, {}, {"a": "cpu"}, tensor_bytes={"a": least - 1})
+        TorchRun(program, {}, {"a": "cpu"}, rooms={"a": Room(tensor_bytes=least - 1)})
 
 
 def test_what_a_run_holds_is_what_was_planned() -> None:
     sample = torch.randn(64, 64)
     program = torch.export.export(Chatty(), (sample,))
     limit = least_limit(program)
-    run = TorchRun(program, {}, {"a": "cpu"}, tensor_bytes={"a": limit}, copies_outputs=False)
+    run = TorchRun(program, {}, {"a": "cpu"}, rooms={"a": Room(tensor_bytes=limit)}, copies_outputs=False)
     run(sample)  # host memory is taken once
     with Counted() as counted:
         run(sample)
@@ -186,7 +187,7 @@ def test_zoo_models_give_the_same_results(name: str) -> None:
     assert least < most
     expected = TorchRun(program, {}, {"a": "cpu"})(*inputs)
     for limit in (least, (least + most) / 2):
-        run = TorchRun(program, {}, {"a": "cpu"}, tensor_bytes={"a": limit})
+        run = TorchRun(program, {}, {"a": "cpu"}, rooms={"a": Room(tensor_bytes=limit)})
         for ours, theirs in zip(run(*inputs), expected, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
@@ -226,7 +227,7 @@ def test_two_devices(placed: str) -> None:
     n_spilled = 0
     for limit in range(20, 240, 20):
         try:
-            run = TorchRun(program, device_of, {"a": "cpu", "b": "cpu"}, tensor_bytes={"b": float(limit)})
+            run = TorchRun(program, device_of, {"a": "cpu", "b": "cpu"}, rooms={"b": Room(tensor_bytes=float(limit))})
         except ValueError:
             continue
         n_spilled += bool(run._left)
@@ -240,7 +241,7 @@ def test_results_in_host_memory_are_the_callers_own() -> None:
     first, second = torch.randn(5), torch.randn(5)
     program = torch.export.export(Chatty(), (first,))
     limit = least_limit(program)
-    run = TorchRun(program, {}, {"a": "cpu"}, tensor_bytes={"a": limit})
+    run = TorchRun(program, {}, {"a": "cpu"}, rooms={"a": Room(tensor_bytes=limit)})
     assert run._left
     found = run(first)
     run(second)
@@ -251,7 +252,7 @@ def test_results_in_host_memory_are_the_callers_own() -> None:
 def test_an_op_that_fails_ends_a_run_with_spills() -> None:
     sample = torch.randn(5)
     program = torch.export.export(Chatty(), (sample,))
-    run = TorchRun(program, {}, {"a": "cpu"}, tensor_bytes={"a": least_limit(program)})
+    run = TorchRun(program, {}, {"a": "cpu"}, rooms={"a": Room(tensor_bytes=least_limit(program))})
     with pytest.raises(ExecutionError, match="add"):
         run("no tensor")
     assert len(run(sample)) == 8

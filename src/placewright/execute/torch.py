@@ -13,7 +13,7 @@ import contextlib
 import functools
 import math
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placewright.execute.dataflow import ExecutionError
@@ -28,6 +28,7 @@ from placewright.execute.torch_program import (
     ops_of,
     ordered,
 )  # fmt: skip
+from placewright.execute.torch_room import Room
 from placewright.execute.torch_spills import Spiller, TensorLives
 from placewright.execute.torch_weights import Stream, WeightStore, weight_spans
 from placewright.execute.torch_workers import inner_threads, own_threads, run_together
@@ -48,25 +49,21 @@ class TorchRun:
         start_order: Mapping[str, float] | None = None,
         *,
         store: WeightStore | None = None,
-        streamed: Collection[str] = (),
-        window_bytes: int = 0,
+        rooms: Mapping[str, Room] | None = None,
         use_graphs: bool = False,
         copies_outputs: bool = True,
-        tensor_bytes: Mapping[str, float] | None = None,
         mark: Callable[[str], None] | None = None,
         threads: Mapping[str, int] | None = None,
     ) -> None:
         """``torch_devices`` gives each device's torch name (``cpu``, ``cuda:0``); ``start_order`` ops' planned starts.
 
         An op that is not named (a constant, a view of one tensor taken apart) follows its first input. Runs of one
-        program may share a ``store`` of weights. Weights that an op in ``streamed`` is the first to read on its device
-        stay in host memory and reach the device for each sample, through ``window_bytes`` of its memory.
-        ``use_graphs`` records the segments of CUDA devices as CUDA graphs; where that is not possible,
-        ``graph_failure`` says why. ``tensor_bytes`` says how much a device may hold of tensors (weights are not meant):
-        some spend a part of the sample in host memory, results from when they are made. Graphs and such copies write to
-        the same memory each time: without ``copies_outputs`` that memory itself is returned, valid until the next call.
-        ``mark`` is called with the name of every op after its call. ``threads`` says how many a device on the CPU may
-        use, 0 being torch's choice. Raises ValueError if weights or tensors do not fit.
+        program may share a ``store`` of weights. A device with one of ``rooms`` keeps weights, or tensors for a part of
+        the sample, in host memory, as planned for the same placement and order. ``use_graphs`` records the segments of
+        CUDA devices as CUDA graphs; where that is not possible, ``graph_failure`` says why. Graphs, and copies of
+        results that leave, write to the same memory each time: without ``copies_outputs`` that memory itself is
+        returned, valid until the next call. ``mark`` is called with the name of every op after its call. ``threads``
+        says how many a device on the CPU may use, 0 being torch's choice. Raises ValueError if a room is too small.
         """
         import torch
 
@@ -92,7 +89,7 @@ class TorchRun:
         self._compute = [_compute_stream(d) for d in self._torch]
         self._read_program(nodes)
         self._left: set[int] = set()  # results that end in host memory, which the next sample overwrites
-        self._segments = self._build(nodes, store, streamed, window_bytes, tensor_bytes or {}, mark)
+        self._segments = self._build(nodes, store, rooms or {}, mark)
         self._ways: dict[tuple[int, int], Way] = {}
         self._arrived: dict[tuple[int, int], threading.Lock] = {}  # (device, slot): released once per sample
         for device, segments in enumerate(self._segments):
@@ -230,21 +227,21 @@ class TorchRun:
         self,
         nodes: Sequence[Any],
         store: WeightStore,
-        streamed: Collection[str],
-        window_bytes: int,
-        tensor_bytes: Mapping[str, float],
+        rooms: Mapping[str, Room],
         mark: Callable[[str], None] | None,
     ) -> list[list[Segment]]:
-        weights, streamed = store.by_placeholder, set(streamed)
+        weights = store.by_placeholder
         position = {n.name: i for i, n in enumerate(nodes)}
         segments: list[list[Segment]] = []
         for device, here in enumerate(self._torch):
             mine = [n for n in nodes if self._device_of[n.name] == device]
             pieces = cut_into_pieces(mine, position, self._device_of, device)
             names = [n.name for n in mine]
-            spills = self._spills(pieces, weights, device, tensor_bytes.get(self._names[device], math.inf))
-            flowing = [s for s in weight_spans(mine, weights) if names[s.first] in streamed] if streamed else []
-            stream = Stream(flowing, names, store, here, window_bytes) if flowing else None
+            room = rooms.get(self._names[device], Room())
+            spills = self._spills(pieces, weights, device, room.tensor_bytes)
+            spans = weight_spans(mine, weights) if room.streamed else []
+            flowing = [s for s in spans if names[s.first] in room.streamed]
+            stream = Stream(flowing, names, store, here, room.window_bytes) if flowing else None
             hooks = self._hooks(stream, pieces, mark, mine)
             last = {i.name: n.name for n in mine for i in n.all_input_nodes}
             first = {i.name: n.name for n in reversed(mine) for i in n.all_input_nodes}
