@@ -53,6 +53,46 @@ def test_outputs_and_keys(capsys: pytest.CaptureFixture[str], tmp_path: Path, ru
         assert result["segments"] > 1 or runtime == "torch"
 
 
+SMALL_ACCELERATOR = """
+name = "box"
+
+[[device]]
+kind = "cpu"
+host = true
+flops = 1e11
+memory_bandwidth = "20GB/s"
+
+[[device]]
+kind = "small"
+memory = "{memory}"
+runtime_device = "cpu"
+flops = 1e12
+memory_bandwidth = "100GB/s"
+
+[[link]]
+from = "small*"
+to = "host"
+bandwidth = "12GB/s"
+"""
+
+
+@pytest.mark.parametrize(("memory", "is_told"), [("40MB", True), ("1MB", False), ("1GB", False)])
+def test_a_device_that_cannot_hold_the_model_runs_it_with_the_rest_in_host_memory(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, memory: str, is_told: bool
+) -> None:
+    cluster, file = tmp_path / "box.toml", str(tmp_path / "placement.json")
+    cluster.write_text(SMALL_ACCELERATOR.format(memory=memory))
+    chosen = ["--cluster", str(cluster)]
+    assert command_line(["place", MODEL, *chosen, "--placer", "single", "-o", file, "--quiet"]) == 0
+    capsys.readouterr()
+    assert command_line(["run", MODEL, file, *chosen, "--runtime", "torch", "--repeats", "2", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    told = [name for name in result["alternatives"] if name.startswith("small0, ")]
+    assert len(told) == is_told
+    assert all("MB of weights streamed" in name for name in told)
+    assert set(result["single_device"]) == ({"cpu0", "small0"} if memory == "1GB" else {"cpu0"})
+
+
 def test_an_unknown_runtime_is_bad_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = str(tmp_path / "placement.json")
     assert command_line(["place", MODEL, "--cluster", "cores:2", "--placer", "single", "-o", file, "--quiet"]) == 0

@@ -38,6 +38,8 @@ class LiveModel(NamedTuple):
     staged: Callable[[Devices, Mapping[str, int], Cluster], StagedModel]
     call_overhead_s: Callable[[Cluster], dict[str, float]] = lambda cluster: {}  # of one segment, by kind
     model: Any = None  # the runtime's own object
+    # All on one device, in no more memory than it has; ops' times, by name, help to plan. None: the runtime cannot.
+    start_within: Callable[[str, Cluster, Mapping[str, float]], Executor] | None = None
 
 
 def open_live(
@@ -131,7 +133,9 @@ def _open_torch(model: str, cuda_graphs: bool) -> LiveModel:
     import torch
 
     from placewright.execute.torch import TorchRun
+    from placewright.execute.torch_room import ops_on, plan_room
     from placewright.execute.torch_stages import staged_torch
+    from placewright.execute.torch_weights import WeightStore
     from placewright.execute.torch_workers import keep_freed_memory
     from placewright.frontends.torch_archive import load_program
 
@@ -156,9 +160,26 @@ def _open_torch(model: str, cuda_graphs: bool) -> LiveModel:
         def __call__(self, inputs: Sequence[Any]) -> list[Any]:
             return super().__call__(*inputs)
 
+    graph = read_model(program, {})
+
+    def start_within(device: str, cluster: Cluster, op_time_s: Mapping[str, float]) -> Executor:
+        store, devices = WeightStore(program), dict.fromkeys(graph.op_names, device)
+        memory_bytes = dict(zip(cluster.device_names, (d.memory_bytes for d in cluster.devices), strict=True))
+        part = ops_on(device, program, devices, cluster.device_names, store.by_placeholder)
+        room = plan_room(part, memory_bytes[device], op_time_s)
+        return Listed(
+            program,
+            devices,
+            _torch_devices(cluster),
+            store=store,
+            rooms={device: room},
+            use_graphs=cuda_graphs,
+            threads=_threads(cluster),
+        )
+
     return LiveModel(
         "torch",
-        read_model(program, {}),
+        graph,
         inputs,
         lambda devices, cluster, starts: Listed(
             program, devices, _torch_devices(cluster), starts, use_graphs=cuda_graphs, threads=_threads(cluster)
@@ -166,6 +187,7 @@ def _open_torch(model: str, cuda_graphs: bool) -> LiveModel:
         lambda devices, stage, cluster: staged_torch(
             program, devices, stage, _torch_devices(cluster), _threads(cluster)
         ),
+        start_within=start_within,
     )
 
 

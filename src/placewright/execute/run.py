@@ -12,7 +12,7 @@ import numpy as np
 
 from placewright.cluster import Cluster
 from placewright.errors import InputError
-from placewright.execute.live import LiveModel
+from placewright.execute.live import Executor, LiveModel
 from placewright.execute.measure import Comparison, Timing, compare, measure_in_turns, timing
 from placewright.execute.outputs import OutputError, difference
 from placewright.execute.pipeline import PipelineRun, StageTimes, run_copies, run_pipeline
@@ -100,6 +100,10 @@ def run_placement(
             wide = live.start(dict.fromkeys(live.graph.op_names, cluster.device_names[0]), cluster, None)
             cleanup.callback(wide.close)
             variants[name] = _bound(wide, live.inputs)
+        for name, within in _within_memory(live, placement):
+            cleanup.callback(within.close)
+            reference = within(live.inputs) if reference is None else reference
+            variants[name] = _bound(within, live.inputs)
         errors = _output_errors(ours(live.inputs), reference)
         timings = measure_in_turns(variants, repeats, warm_up, should_stop=should_stop)
         return RunResult(
@@ -168,6 +172,23 @@ def _usable_alone(placement: Placement) -> list[str]:
     from placewright.placers.base import single_device_values
 
     return [name for name, value in single_device_values(placement.problem).items() if np.isfinite(value)]
+
+
+def _within_memory(live: LiveModel, placement: Placement) -> Iterator[tuple[str, Executor]]:
+    """The whole model on each accelerator that cannot hold it, with the rest in host memory, where that is possible."""
+    problem = placement.problem
+    cluster = problem.cluster
+    usable = set(_usable_alone(placement))
+    for d, name in enumerate(cluster.device_names):
+        if live.start_within is None or name in usable or cluster.is_host[d] or not problem.allowed[:, d].all():
+            continue
+        seconds = problem.op_time_s[:, cluster.device_kind[d]]
+        op_time_s = dict(zip(problem.graph.op_names, seconds.tolist(), strict=True))
+        try:
+            executor = live.start_within(name, cluster, op_time_s)
+        except InputError:
+            continue  # nor is it when some of it waits elsewhere
+        yield f"{name}, {getattr(executor, 'memory_note', '') or 'all of it'}", executor
 
 
 def _wider(cluster: Cluster) -> Iterator[tuple[str, Cluster]]:

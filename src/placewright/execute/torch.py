@@ -88,8 +88,9 @@ class TorchRun:
         self._values: list[Values] = [[None] * len(self._slots) for _ in self._names]
         self._compute = [_compute_stream(d) for d in self._torch]
         self._read_program(nodes)
+        self._rooms = dict(rooms or {})
         self._left: set[int] = set()  # results that end in host memory, which the next sample overwrites
-        self._segments = self._build(nodes, store, rooms or {}, mark)
+        self._segments = self._build(nodes, store, mark)
         self._ways: dict[tuple[int, int], Way] = {}
         self._arrived: dict[tuple[int, int], threading.Lock] = {}  # (device, slot): released once per sample
         for device, segments in enumerate(self._segments):
@@ -116,13 +117,18 @@ class TorchRun:
         return bool(self._replays)
 
     @property
+    def memory_note(self) -> str:
+        """What is in host memory for lack of room, if anything."""
+        return ", ".join(room.note for room in self._rooms.values() if room.note)
+
+    @property
     def note(self) -> str:
-        """What became of a wish for CUDA graphs, once a sample has run."""
-        if not self._wants_graphs:
-            return ""
-        return (
-            "as CUDA graphs" if self._replays else f"without CUDA graphs: {self.graph_failure or 'nothing to record'}"
-        )
+        """What is in host memory, and what became of a wish for CUDA graphs, once a sample has run."""
+        notes = [self.memory_note] if self.memory_note else []
+        if self._wants_graphs:
+            failure = f"without CUDA graphs: {self.graph_failure or 'nothing to record'}"
+            notes.append("as CUDA graphs" if self._replays else failure)
+        return ", ".join(notes)
 
     def __call__(self, *inputs: Any) -> list[Any]:
         with self._lock:
@@ -160,8 +166,9 @@ class TorchRun:
 
         expected = self._run(inputs)
         homes = [o.device if isinstance(o, torch.Tensor) else None for o in expected]
-        # Results may be large: while graphs are recorded the device holds nothing of the first run.
-        expected = [o.cpu() if isinstance(o, torch.Tensor) else o for o in expected]
+        # Results may be large: while graphs are recorded the device holds nothing of the first run. Those that are in
+        # host memory lie where the graphs will write.
+        expected = [o.to("cpu", copy=True) if isinstance(o, torch.Tensor) else o for o in expected]
         self._values = [[None] * len(self._slots) for _ in self._names]
         torch.cuda.empty_cache()
         try:
@@ -227,7 +234,6 @@ class TorchRun:
         self,
         nodes: Sequence[Any],
         store: WeightStore,
-        rooms: Mapping[str, Room],
         mark: Callable[[str], None] | None,
     ) -> list[list[Segment]]:
         weights = store.by_placeholder
@@ -237,7 +243,7 @@ class TorchRun:
             mine = [n for n in nodes if self._device_of[n.name] == device]
             pieces = cut_into_pieces(mine, position, self._device_of, device)
             names = [n.name for n in mine]
-            room = rooms.get(self._names[device], Room())
+            room = self._rooms.get(self._names[device], Room())
             spills = self._spills(pieces, weights, device, room.tensor_bytes)
             spans = weight_spans(mine, weights) if room.streamed else []
             flowing = [s for s in spans if names[s.first] in room.streamed]

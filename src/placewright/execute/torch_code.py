@@ -98,7 +98,7 @@ def compile_segment(
         return f"c{len(names) - 1}"
 
     for position, node in enumerate(nodes):
-        slot, hook, move = slots[node.name], hooks.get(node.name, Hook()), moves[node.name]
+        slot, hook, move = slots[node.name], hooks.get(node.name, Hook()), moves.get(node.name, _NO_MOVES)
         lines += move.freed
         if hook.before is not None:
             names[f"before{slot}"] = hook.before
@@ -121,7 +121,7 @@ def compile_segment(
         ]
         dead += [] if last.get(node.name) else [node.name]
         lines.append(f"    {' = '.join(f'v{slots[n]}' for n in dead)} = None" if dead else "    pass")
-    lines += moves[""].freed
+    lines += moves.get("", _NO_MOVES).freed
     namespace: dict[str, Any] = names
     # Names are numbered; of the program itself only whole numbers, truth values and names of arguments are in the text.
     exec(compile("\n".join(lines), _FILE, "exec"), namespace)
@@ -138,6 +138,9 @@ class _Moves(NamedTuple):
     after: list[str]
 
 
+_NO_MOVES = _Moves([], [], [])
+
+
 def _moves(
     nodes: Sequence[Any],
     slots: Mapping[str, int],
@@ -147,6 +150,8 @@ def _moves(
     names: dict[str, Any],
 ) -> dict[str, _Moves]:
     """By op, and under "" what comes after the last; ``names`` is given what the lines call."""
+    if not spills:
+        return {}
     moves = {name: _Moves([], [], []) for name in (*(n.name for n in nodes), "")}
     stays = {s.name for s in spills} - {s.name for s in spills if not s.read}
     for name in sorted(stays):
