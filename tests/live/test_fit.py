@@ -27,6 +27,7 @@ from placewright.live.live_problem import CostTable, Place
 from placewright.live.transfer import TorchBackend
 from placewright.live.workload import make_workloads
 from placewright.placement import Placement, checked_placement
+from placewright.problem import Problem
 from placewright.testing.tagged_devices import TaggedDevices, pretended_cuda
 
 
@@ -151,6 +152,30 @@ def test_gpus_alone_need_no_cpu_among_the_devices() -> None:
     assert placement.status == "optimal"
     small = live.fit(model, {"input_ids": ids}, gpus, dict.fromkeys(gpus, "2GiB"), "decode", stream=False)
     assert small.status == "infeasible"
+    small = live.fit(model, {"input_ids": ids}, gpus, dict.fromkeys(gpus, "2GiB"), "decode")
+    assert small.is_valid
+    assert any(place.endswith(STREAMED) for place in places_of(small).values())
+
+
+def test_streaming_that_cannot_pay_is_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.device("meta"):
+        model = transformers.MixtralForCausalLM(config_of_5_g()).to(torch.bfloat16)
+        ids = torch.zeros((1, 128), dtype=torch.long)
+    solved: list[int] = []
+    place = _Search._placed
+
+    def counted(search: _Search, problem: Problem) -> Placement:
+        solved.append(problem.n_devices)
+        return place(search, problem)
+
+    monkeypatch.setattr(_Search, "_placed", counted)
+    gpus = ["cuda:0", "cuda:1"]
+    full = live.fit(model, {"input_ids": ids}, gpus, dict.fromkeys(gpus, "5.5GiB"), "decode")
+    assert full.status == "optimal"
+    assert solved == [2, 2], "with the limits and without, not with two more entries for streaming"
+    solved.clear()
+    live.fit(model, {"input_ids": ids}, memory={"cuda:0": "6GiB"}, phase="decode")
+    assert solved == [2, 2, 3]
 
 
 def test_streaming_pays_for_a_long_prefill_and_not_for_decoding() -> None:

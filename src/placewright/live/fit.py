@@ -42,6 +42,7 @@ from placewright.problem import Problem
 from placewright.profile import CopyCurve
 
 MOST_ROUNDS, CONFIRM_S = 5, 15.0  # of candidates that are close to each other, and the time for all such rounds
+WORTHWHILE = 0.02  # streaming that cannot save more than this, less than modelled costs are off, is not planned
 DISK_BYTES_PER_S = 1e9  # a guess: reading a mapped file that is not in memory
 
 
@@ -118,7 +119,11 @@ class _Search:
 
     def best(self) -> Placement:
         """The best by prediction; streaming only where it makes a difference."""
-        found = self._solved({})
+        found = [self._solved_in(self._settings[0], {})]
+        others = self._settings[1:]
+        is_fitting = found[0].is_valid and self._fits_host(found[0])
+        if others and (not is_fitting or found[0].value > (1 + WORTHWHILE) * self._without_limits_s()):
+            found += [self._solved_in(setting, {}) for setting in others]
         fitting = [p for p in found if p.is_valid and self._fits_host(p)]
         if not fitting:
             return found[0]
@@ -214,13 +219,20 @@ class _Search:
         return replace(chosen, measured=measured)
 
     def _solved(self, scales: dict[str, float]) -> list[Placement]:
-        found = []
-        for places, table in self._settings:
-            corrected = replace(table, scales=scales)
-            problem = live_problem(self._graphs, self._counts, places, corrected, self._caller)
-            prepare(problem)
-            found.append(self._placed(problem))
-        return found
+        return [self._solved_in(setting, scales) for setting in self._settings]
+
+    def _solved_in(self, setting: tuple[list[Place], CostTable], scales: dict[str, float]) -> Placement:
+        places, table = setting
+        corrected = replace(table, scales=scales)
+        problem = live_problem(self._graphs, self._counts, places, corrected, self._caller)
+        prepare(problem)
+        return self._placed(problem)
+
+    def _without_limits_s(self) -> float:
+        """A bound on all answers: what it would take if every device had room for everything, without streaming."""
+        places, table = self._settings[0]
+        unlimited = [replace(p, memory_bytes=math.inf) for p in places]
+        return self._solved_in((unlimited, table), {}).bound
 
     def _placed(self, problem: Problem) -> Placement:
         """By the placer asked for, and by ``mincut`` where it proves nothing: ``chain`` cannot fill many GPUs."""
