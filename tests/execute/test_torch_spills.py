@@ -125,12 +125,14 @@ def checked(program: Any, inputs: Any, limit_bytes: float) -> list[Spill]:
 def held_without(program: Any, i: int) -> float:
     """Bytes at an op, counted from the program anew: every tensor with all that views it."""
     ops, weights, results = ops_of(program), weights_of(program), results_of(program)
+    over = lives_of(program).in_place
     owner: dict[str, str] = {}
     spans: dict[str, list[int]] = {}
     sizes: dict[str, int] = {}
     for k, node in enumerate(ops):
         is_view = any(w in str(node.target) for w in ("transpose", "reshape", "view", "getitem", "flatten", "permute"))
-        owner[node.name] = owner.get(node.args[0].name, node.args[0].name) if is_view else node.name
+        shared = node.args[0].name if is_view else over.get(node.name, node.name)
+        owner[node.name] = owner.get(shared, shared)
         for tensor in (node, *node.all_input_nodes):
             name = owner.get(tensor.name, tensor.name)
             if name not in weights:
@@ -171,10 +173,44 @@ def test_what_a_run_holds_is_what_was_planned() -> None:
     assert unlimited.most > 1.5 * limit
 
 
+def test_ops_write_over_what_nobody_reads_any_more() -> None:
+    class Over(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(6, 6)
+
+        def forward(self, x: Any) -> Any:
+            a = torch.tanh(x)  # not over the input of the program
+            b = torch.sigmoid(self.layer(a))  # over the layer's
+            c = torch.add(a, b, alpha=2)  # over the first
+            d = 3 * torch.div(b, 2)  # over the second, which is read for the last time, and over that
+            e = c.transpose(0, 1) + c  # over neither: one views the other
+            f = (e.sum(0) + d).relu()  # over the second, which is larger
+            return f, torch.einsum("ij->ji", f).exp(), (f > 0) * f, e.half() + f
+
+    module, sample = Over().eval(), torch.randn(6, 6)
+    program = torch.export.export(module, (sample,))
+    lives = lives_of(program)
+    kinds = {n.name: str(n.target).split(".")[1] for n in ops_of(program)}
+    pairs = [(kinds[op], kinds[source]) for op, source in lives.in_place.items()]
+    assert pairs == [
+        ("sigmoid", "linear"), ("add", "tanh"), ("div", "sigmoid"), ("mul", "div"), ("add", "mul"), ("relu", "add"),
+    ]  # fmt: skip
+    assert lives.most_bytes <= lives.most_bytes_apart
+    with torch.inference_mode():
+        expected = module(sample)
+    run = TorchRun(program, {}, {"a": "cpu"}, rooms={"a": Room(tensor_bytes=lives.most_bytes)})
+    kept = sample.clone()
+    for _ in range(2):
+        for ours, theirs in zip(run(sample), expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    assert torch.equal(sample, kept)
+
+
 @pytest.mark.parametrize(
     "name",
     [
-        "wavenet-2x18?training=0&samples=64",
+        "wavenet-2x18?training=0&samples=1024",
         "rnnlm-2?training=0&hidden=16&vocabulary=50&steps=6&batch=2",
         "bert-base?sequence=8&layers=2",
     ],
@@ -184,7 +220,9 @@ def test_zoo_models_give_the_same_results(name: str) -> None:
     program = torch.export.export(module.eval(), tuple(inputs))
     most = lives_of(program).most_bytes
     least = least_limit(program)
-    assert least < most
+    assert least < most <= lives_of(program).most_bytes_apart
+    if name.startswith("wavenet"):
+        assert least < 0.5 * lives_of(program).most_bytes_apart
     expected = TorchRun(program, {}, {"a": "cpu"})(*inputs)
     for limit in (least, (least + most) / 2):
         run = TorchRun(program, {}, {"a": "cpu"}, rooms={"a": Room(tensor_bytes=limit)})
@@ -209,6 +247,8 @@ def test_random_programs(data: st.DataObject) -> None:
                     values.append(first.transpose(0, 1))
                 elif kind == 1:
                     values.append(torch.sin(first))
+                elif kind == 2:
+                    values.append(0.5 * torch.tanh(first) - second.sum(0))
                 else:
                     values.append(first * 0.5 + second)
             return [values[i] + 0 for i in outputs[:-1]] + [torch.cos(values[outputs[-1]])]

@@ -244,7 +244,7 @@ class TorchRun:
             pieces = cut_into_pieces(mine, position, self._device_of, device)
             names = [n.name for n in mine]
             room = self._rooms.get(self._names[device], Room())
-            spills = self._spills(pieces, weights, device, room.tensor_bytes)
+            spills, in_place = self._tensors_within(pieces, weights, device, room.tensor_bytes)
             spans = weight_spans(mine, weights) if room.streamed else []
             flowing = [s for s in spans if names[s.first] in room.streamed]
             stream = Stream(flowing, names, store, here, room.window_bytes) if flowing else None
@@ -270,7 +270,7 @@ class TorchRun:
                 ended = [n for n in leaving if n not in last or last[n] in inside]
                 gone = [s for n in ended if (s := self._slots[n]) not in self._results]
                 stays = [s for s in spills if s.name in inside]
-                run = compile_segment(piece, self._slots, loaded, kept, freed, here, hooks, stays)
+                run = compile_segment(piece, self._slots, loaded, kept, freed, here, hooks, stays, in_place)
                 sends = [(slot, tuple(d for d in self._readers.get(slot, []) if d != device)) for slot in kept]
                 waits = [
                     self._slots[i]
@@ -282,18 +282,19 @@ class TorchRun:
             segments.append(built)
         return segments
 
-    def _spills(
+    def _tensors_within(
         self, pieces: Sequence[Sequence[Any]], weights: Mapping[str, Any], device: int, limit_bytes: float
-    ) -> list[SpillCalls]:
-        """What keeps a device's tensors within its limit."""
+    ) -> tuple[list[SpillCalls], dict[str, str]]:
+        """What keeps a device's tensors within a limit: those that leave, and ops that write over their inputs."""
         if limit_bytes == math.inf:
-            return []
+            return [], {}
         mine = [n for piece in pieces for n in piece]
         results = [n.name for n in mine if self._slots[n.name] in self._results]
         staying = [n.name for n in mine if any(d != device for d in self._readers.get(self._slots[n.name], []))]
-        spills = TensorLives(pieces, weights.keys(), results, staying).plan(limit_bytes)
+        lives = TensorLives(pieces, weights.keys(), results, staying)
+        spills = lives.plan(limit_bytes)
         self._left |= {self._slots[s.name] for s in spills if s.read == len(mine)}
-        return Spiller(spills, self._torch[device]).calls([n.name for n in mine])
+        return Spiller(spills, self._torch[device]).calls([n.name for n in mine]), lives.in_place
 
     def _hooks(
         self,

@@ -68,11 +68,13 @@ def compile_segment(
     device: Any,
     hooks: Mapping[str, Hook],
     spills: Sequence[SpillCalls] = (),
+    in_place: Mapping[str, str] | None = None,
 ) -> Callable[[Values], None]:
     """Compile ``nodes``: results in ``kept`` are stored, slots in ``freed`` that came from before are dropped.
 
     ``weights`` are tensors by placeholder, already where the ops are. Devices among the arguments become ``device``.
-    Tensors of ``spills`` are made by ``nodes``; what is stored of one that does not return is in host memory.
+    Tensors of ``spills`` are made by ``nodes``; what is stored of one that does not return is in host memory. An op in
+    ``in_place`` writes its result over the input that is named there.
     """
     names: dict[str, Any] = {f"w{slots[n]}": t for n, t in weights.items()}
     inside = {n.name for n in nodes}
@@ -104,10 +106,15 @@ def compile_segment(
             names[f"before{slot}"] = hook.before
             lines.append(f"    before{slot}()")
         lines += move.before
-        names[f"f{slot}"] = direct_function(node)
+        given = (in_place or {}).get(node.name)
+        names[f"f{slot}"] = direct_function(node) if given is None else in_place_function(node)
         if not all(k.isidentifier() and not keyword.iskeyword(k) for k in node.kwargs):
             raise ExecutionError(f"operator '{shown(node.name)}' has an argument whose name is no name")
-        arguments = [written(a) for a in node.args] + [f"{k}={written(v)}" for k, v in node.kwargs.items()]
+        # The in-place form writes over its first argument.
+        is_second = given is not None and getattr(node.args[0], "name", "") != given
+        arguments = [written(a) for a in (reversed(node.args) if is_second else node.args)] + [
+            f"{k}={written(v)}" for k, v in node.kwargs.items()
+        ]
         lines.append(f"    v{slot} = f{slot}({', '.join(arguments)})")
         op_of_line[len(lines)] = position
         if slot in kept and node.name not in spilled:
@@ -191,6 +198,13 @@ def direct_function(node: Any) -> Any:
     homes = (torch, torch._C._nn, torch.Tensor)
     native = next((getattr(h, name) for h in homes if isinstance(getattr(h, name, None), _NATIVE)), None)
     return target if native is None or not _same_arguments(node, schema) else native
+
+
+def in_place_function(node: Any) -> Any:
+    """The form of an elementwise op that writes over its first argument."""
+    import torch
+
+    return getattr(torch.Tensor, node.target._schema.name.removeprefix("aten::") + "_")
 
 
 def _same_arguments(node: Any, schema: Any) -> bool:

@@ -17,6 +17,13 @@ _RETURNS_ITS_INPUT = ("aten::dropout", "aten::feature_dropout", "aten::alpha_dro
 # Ops that fail, or mean something else, where a tensor lies in memory in another order than the exporter saw.
 _NEEDS_ITS_LAYOUT = ("aten::view", "aten::_unsafe_view", "aten::as_strided", "aten::view_as_complex")
 
+# Ops that work element by element and have an in-place form, aten::tanh_ and the like.
+_COMMUTATIVE = frozenset({"aten::add", "aten::mul"})
+_ELEMENTWISE = _COMMUTATIVE | {
+    f"aten::{name}" for name in ("relu", "tanh", "sigmoid", "exp", "neg", "sqrt", "rsqrt", "sub", "div")
+}
+_FRESH = frozenset(f"aten::{name}" for name in ("conv1d", "conv2d", "conv3d", "linear", "mm", "bmm", "addmm"))
+
 
 def ops_of(program: torch.export.ExportedProgram) -> list[Any]:
     """The nodes that compute something, in the program's order."""
@@ -36,6 +43,24 @@ def viewed_input(node: Any) -> Any:
     if schema.name in _RETURNS_ITS_INPUT or any(r.alias_info is not None for r in schema.returns):
         return next(iter(node.all_input_nodes), None)
     return None
+
+
+def written_over(node: Any) -> list[Any]:
+    """The inputs that an op could write its result over, as its in-place form does; the best first."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or schema.name not in _ELEMENTWISE or not node.args:
+        return []
+    first, others = node.args[0], node.args[1:]
+    may_swap = schema.name in _COMMUTATIVE and len(others) == 1 and not node.kwargs
+    tensors = [first, *others] if may_swap else [first]
+    # One that is read twice, as in x * x, is as good; one among other tensors is not looked at.
+    return [t for t in tensors if hasattr(t, "all_input_nodes")]
+
+
+def makes_fresh_memory(node: Any) -> bool:
+    """Whether an op's result is certain to share memory with nothing else, whatever its declaration leaves open."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.name in (_ELEMENTWISE | _FRESH)
 
 
 def channels_last_weights(program: torch.export.ExportedProgram) -> frozenset[str]:

@@ -44,7 +44,8 @@ class Room(NamedTuple):
         '2 MB of weights streamed'
         """
         copied = ((self.leaving_bytes, "tensors leave"), (self.streamed_bytes, "weights streamed"))
-        return ", ".join(f"{size / 1e6:.0f} MB of {what}" for size, what in copied if size)
+        told = ", ".join(f"{size / 1e6:.0f} MB of {what}" for size, what in copied if size)
+        return told or ("in place where possible" if np.isfinite(self.tensor_bytes) else "")
 
 
 class DeviceOps(NamedTuple):
@@ -99,7 +100,7 @@ def plan_room(
     ops, held = part.ops, part.weight_bytes
     lives = TensorLives(part.pieces, part.weights, part.results, part.sent)
     compute_s = [(op_time_s or {}).get(n.name, 0.0) for n in ops]
-    if held + lives.most_bytes <= limit_bytes:
+    if held + lives.most_bytes_apart <= limit_bytes:
         return Room(time_s=sum(compute_s))
     spans = _streamable(ops, part.weights)
     window, streamable = _most_at_once(spans, len(ops)), sum(s.size_bytes for s in spans)

@@ -1,6 +1,7 @@
 """Tensors that spend a part of a sample in host memory, so that those of a device never take more than a limit.
 
-What is planned is when each of them leaves and returns. A result that leaves late in a sample never returns.
+What is planned is when each of them leaves and returns. A result that leaves late in a sample never returns. Ops that
+work element by element write over what nobody reads any more.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from placewright.execute.torch_code import SpillCalls
-from placewright.execute.torch_program import viewed_input
+from placewright.execute.torch_program import makes_fresh_memory, viewed_input, written_over
 from placewright.execute.torch_weights import Chunk
 from placewright.text import shown
 
@@ -61,7 +62,10 @@ class TensorLives:
         self._ops = [node for piece in pieces for node in piece]
         self._end = len(self._ops)
         piece_of = [number for number, piece in enumerate(pieces) for _ in piece]
-        tensors = _tensors(self._ops, weights, results, self._end)
+        apart = _tensors(self._ops, weights, results, self._end)
+        self.most_bytes_apart = float(_taken(apart, self._end).max(initial=0))  # if every op has memory of its own
+        self.in_place = _in_place(self._ops, apart, piece_of, {*staying})  # ops, and the inputs that they write over
+        tensors = _tensors(self._ops, weights, results, self._end, self.in_place)
         made = {node.name: i for i, node in enumerate(self._ops)}
         values = {node.name: node.meta.get("val") for node in self._ops}
         self._taken = _taken(tensors, self._end)
@@ -104,14 +108,22 @@ class TensorLives:
         return _in_buffers(_earlier(found, taken, limit_bytes, self._end), self._end)
 
 
-def _tensors(ops: Sequence[Any], weights: Collection[str], results: Collection[str], end: int) -> dict[str, _Tensor]:
+def _tensors(
+    ops: Sequence[Any],
+    weights: Collection[str],
+    results: Collection[str],
+    end: int,
+    in_place: Mapping[str, str] | None = None,
+) -> dict[str, _Tensor]:
     """By name of the op, or of the input, that a tensor comes from."""
+    in_place = in_place or {}
     owner_of: dict[str, str] = {}
     tensors: dict[str, _Tensor] = {}
     of_weights = set(weights)
     for i, node in enumerate(ops):
         viewed = viewed_input(node)
-        owner_of[node.name] = owner_of.get(viewed.name, viewed.name) if viewed is not None else node.name
+        shared = viewed.name if viewed is not None else in_place.get(node.name, node.name)
+        owner_of[node.name] = owner_of.get(shared, shared)
         for tensor in (node, *node.all_input_nodes):
             owner = owner_of.get(tensor.name, tensor.name)
             if owner in of_weights:
@@ -126,6 +138,30 @@ def _tensors(ops: Sequence[Any], weights: Collection[str], results: Collection[s
             tensors[owner].uses.append(end)
             tensors[owner].last_use[name] = end
     return tensors
+
+
+def _in_place(
+    ops: Sequence[Any], tensors: Mapping[str, _Tensor], piece_of: Sequence[int], staying: set[str]
+) -> dict[str, str]:
+    """Ops that can write over an input: it is fresh memory of the same piece, alike, and read for the last time."""
+    made = {node.name: i for i, node in enumerate(ops)}
+    found = {}
+    for i, node in enumerate(ops):
+        for source in written_over(node):
+            own = tensors.get(source.name)
+            if own is None or source.name not in made or own.uses[-1] != i or list(own.last_use) != [source.name]:
+                continue
+            is_here = piece_of[made[source.name]] == piece_of[i] and source.name not in staying
+            if is_here and makes_fresh_memory(source) and _is_alike(source.meta.get("val"), node.meta.get("val")):
+                found[node.name] = source.name
+                break
+    return found
+
+
+def _is_alike(a: Any, b: Any) -> bool:
+    if not hasattr(a, "element_size") or not hasattr(b, "element_size"):
+        return False
+    return bool(a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride())
 
 
 def _taken(tensors: Mapping[str, _Tensor], end: int) -> np.ndarray:
