@@ -26,11 +26,11 @@ from placewright.execute.torch import TorchRun  # noqa: E402
 from placewright.execute.torch_code import direct_function  # noqa: E402
 from placewright.execute.torch_program import ops_of  # noqa: E402
 from placewright.execute.torch_room import Room  # noqa: E402
+from placewright.execute.torch_spills import overlapped_time_s  # noqa: E402
 from placewright.execute.torch_weights import (  # noqa: E402
     Span,
     WeightStore,
     plan_chunks,
-    streamed_time_s,
     weight_spans,
 )
 from placewright.execute.torch_workers import run_together  # noqa: E402
@@ -169,11 +169,11 @@ def test_a_ring_of_own_weights_waits_for_the_oldest() -> None:
 
 def test_streaming_hides_behind_compute_or_is_bound_by_copies() -> None:
     chunks = plan_chunks([Span((name,), i, i, 100) for i, name in enumerate("abc")], 200)
-    assert streamed_time_s([10.0, 10.0, 10.0], chunks, 0.0, 100.0) == pytest.approx(31.0)
-    assert streamed_time_s([0.1, 0.1, 0.1], chunks, 0.0, 100.0) == pytest.approx(3.1)
+    assert overlapped_time_s([10.0, 10.0, 10.0], chunks, [], 0.0, 100.0) == pytest.approx(31.0)
+    assert overlapped_time_s([0.1, 0.1, 0.1], chunks, [], 0.0, 100.0) == pytest.approx(3.1)
     # The first is read by all three ops, so the second and third pass through what is left of the window.
     shared = [Span(("a",), 0, 2, 100), Span(("b",), 1, 1, 100), Span(("c",), 2, 2, 100)]
-    assert streamed_time_s([10.0, 10.0, 10.0], plan_chunks(shared, 200), 0.0, 100.0) == pytest.approx(32.0)
+    assert overlapped_time_s([10.0, 10.0, 10.0], plan_chunks(shared, 200), [], 0.0, 100.0) == pytest.approx(32.0)
 
 
 def test_a_device_lets_go_of_what_only_others_read(mobilenet: Any) -> None:

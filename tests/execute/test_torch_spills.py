@@ -19,7 +19,7 @@ from placewright.execute.torch import TorchRun  # noqa: E402
 from placewright.execute.torch_program import ops_of  # noqa: E402
 from placewright.execute.torch_room import Room  # noqa: E402
 from placewright.execute.torch_spills import Spill, TensorLives, _Stay, overlapped_time_s  # noqa: E402
-from placewright.execute.torch_weights import Chunk, WeightStore, streamed_time_s  # noqa: E402
+from placewright.execute.torch_weights import Chunk, WeightStore  # noqa: E402
 from placewright.zoo import zoo_module  # noqa: E402
 
 
@@ -327,7 +327,8 @@ def test_an_op_that_fails_ends_a_run_with_spills() -> None:
 def test_times_of_copies_beside_ops() -> None:
     chunks = [Chunk(0, 4, 0, 0, -1), Chunk(4, 4, 1, 1, -1), Chunk(0, 4, 2, 2, 0)]
     compute = [3.0, 1.0, 2.0, 1.0]
-    assert overlapped_time_s(compute, chunks, [], 1.0, 2.0) == streamed_time_s(compute, chunks, 1.0, 2.0)
+    # The first chunk is there at 3; the second is hidden behind the first op; the third waits for its end.
+    assert overlapped_time_s(compute, chunks, [], 1.0, 2.0) == 12.0
     away = Spill("x", 10, 0, 2, 3, 3, 0)
     # Ends at 3; gone at 3 + 5 = 8, so the third op ends at 10; back at 15.
     assert overlapped_time_s(compute, [], [away], 0.0, 2.0) == 16.0

@@ -140,22 +140,6 @@ def aligned(size_bytes: int) -> int:
     return -(-size_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
 
 
-def streamed_time_s(compute_s: Sequence[float], chunks: Sequence[Chunk], latency_s: float, bandwidth: float) -> float:
-    """When the last of ``compute_s`` ends if ops run one after another, and chunks arrive beside them."""
-    ends: list[float] = []
-    now, copied, n_issued = 0.0, 0.0, 0
-    for op, seconds in enumerate(compute_s):
-        while n_issued < len(chunks) and chunks[n_issued].first <= op:
-            chunk = chunks[n_issued]
-            begin = max(copied, ends[chunk.after] if chunk.after >= 0 else 0.0)
-            copied = begin + latency_s + chunk.size_bytes / bandwidth
-            now = max(now, copied)
-            n_issued += 1
-        now += seconds
-        ends.append(now)
-    return now
-
-
 class Stream:
     """Streams weights of one device through a window of its memory, ahead of the ops that read them."""
 
