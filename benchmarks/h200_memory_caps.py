@@ -42,8 +42,8 @@ CAPS = (1.0, 0.5, 0.25)
 HOPELESS = 2.0  # a candidate that is predicted to take so many times what another took is not tried
 TRIED = 4  # candidates that are timed
 TRIAL_S = 1.5  # for timing one of them
-FINAL_S = 6.0  # for timing the best of them in turns
-FINAL_ROUNDS = (3, 9)
+FINAL_S, FINAL_ROUNDS = 4.0, (3, 9)  # for timing the best of them in turns
+CLOSE = 1.5  # one that took so many times what the best took is out
 MIN_ROUNDS = 3  # of the run that counts, also where time is short
 LEAST_REPEATS = 10  # where there is time
 BEYOND = 1.05  # a measured peak may be so many times the cap
@@ -436,15 +436,17 @@ def final(running):
     """The quickest of several in turns: alone, and for a moment, a run may look quicker than it is."""
     from placewright.execute.measure import measure_in_turns
 
-    if len(running) > 1:
-        rounds = int(np.clip(FINAL_S / sum(seconds for seconds, _, _ in running), *FINAL_ROUNDS))
-        timings = measure_in_turns({str(i): run for i, (_, run, _) in enumerate(running)}, rounds, 0)
-        for i, (_, _, told) in enumerate(running):
+    close = [r for r in running if r[0] <= CLOSE * running[0][0]]
+    if len(close) > 1:
+        rounds = int(np.clip(FINAL_S / sum(seconds for seconds, _, _ in close), *FINAL_ROUNDS))
+        timings = measure_in_turns({str(i): run for i, (_, run, _) in enumerate(close)}, rounds, 0)
+        for i, (_, _, told) in enumerate(close):
             told["in_turns_s"] = timings[str(i)].median_s
-        running = sorted(running, key=lambda r: r[2]["in_turns_s"])
-    for _, run, _ in running[1:]:
-        run.close()
-    return running[0][1:]
+        close = sorted(close, key=lambda r: r[2]["in_turns_s"])
+    for _, run, _ in running:
+        if run is not close[0][1]:
+            run.close()
+    return close[0][1:]
 
 
 def is_over(run, limit, allowance) -> bool:
