@@ -289,7 +289,9 @@ class Setting(NamedTuple):
 
     def placed(self, placement) -> dict[str, str]:
         """The devices of ops, by name."""
-        return {op: self.names[d] for op, d in zip(self.graph.op_names, placement.tolist(), strict=True)}
+        from placewright.execute.live import devices_by_name
+
+        return devices_by_name(self.graph, placement.tolist(), self.problem.cluster)
 
 
 class Plain:
@@ -382,18 +384,9 @@ def prepare_cap(setting, cap, allowance, end, options) -> tuple[dict, Ours, Plai
     accelerate, note = dispatched(setting, limit, allowance)
     tried, running = [], []  # (seconds, run, what is told of it), the quickest first
     ranked = sorted(candidates(setting, limit, options), key=lambda c: c[0])
-    all_cpu = next(c for c in ranked if c[1] == "all CPU")
-    for place, candidate in enumerate([*ranked, all_cpu]):
-        predicted_s, what, make = candidate
-        is_last_resort = place == len(ranked)  # it may still be the best, whatever was predicted
-        if is_last_resort and any(told["what"] == what for told in tried):
-            break
-        best_s = running[0][0] if running else math.inf
-        is_hopeless = predicted_s > HOPELESS * best_s
-        if not is_last_resort and running and (place >= TRIED or time.monotonic() > end or is_hopeless):
-            continue
-        if is_last_resort and setting.cpu_s > HOPELESS * best_s:
-            break
+
+    def try_out(predicted_s, what, make) -> None:
+        nonlocal running
         told = {"what": what, "predicted_s": predicted_s}
         tried.append(told)
         try:
@@ -409,17 +402,27 @@ def prepare_cap(setting, cap, allowance, end, options) -> tuple[dict, Ours, Plai
             seconds = median_s(run, again, again > 2) if again > 1 else run.seconds
         except Exception as error:
             told["failure"] = str(error)[:200]
-            continue
+            return
         is_too_large = is_over(run, limit, allowance)
         told |= {"measured_s": seconds, "peak_bytes": run.peak_bytes, "runs_as": run.graphs, "over": is_too_large}
         if is_too_large:
             run.close()
-            continue
+            return
         running = sorted([*running, (seconds, run, told)], key=lambda r: r[0])
         for _, slower, other in running[2:]:
             if other["what"] != "all CPU":
                 slower.close()
         running = [r for i, r in enumerate(running) if i < 2 or r[2]["what"] == "all CPU"]
+
+    for place, candidate in enumerate(ranked):
+        if running and (place >= TRIED or time.monotonic() > end or candidate[0] > HOPELESS * running[0][0]):
+            break
+        try_out(*candidate)
+    # It may still be the best, whatever was predicted.
+    all_cpu = next(c for c in ranked if c[1] == "all CPU")
+    is_tried = any(told["what"] == all_cpu[1] for told in tried)
+    if not is_tried and not (running and setting.cpu_s > HOPELESS * running[0][0]):
+        try_out(*all_cpu)
     if not running:
         raise RuntimeError(f"none of our candidates ran: {tried}")
     ours, chosen = final(running)

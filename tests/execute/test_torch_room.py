@@ -13,7 +13,6 @@ from placewright.errors import InputError  # noqa: E402
 from placewright.execute.torch import TorchRun  # noqa: E402
 from placewright.execute.torch_program import ops_of  # noqa: E402
 from placewright.execute.torch_room import DeviceOps, Room, ops_on, plan_room  # noqa: E402
-from placewright.execute.torch_spills import TensorLives  # noqa: E402
 from placewright.execute.torch_weights import WeightStore, weight_spans  # noqa: E402
 from placewright.zoo import zoo_module  # noqa: E402
 
@@ -36,16 +35,15 @@ def whole_on(program: Any, store: WeightStore) -> DeviceOps:
 
 
 def need_of(part: DeviceOps) -> float:
-    return part.weight_bytes + TensorLives(part.pieces, part.weights, part.results, part.sent).most_bytes
+    return part.weight_bytes + part.lives.most_bytes
 
 
 def planned_bytes(part: DeviceOps, room: Room) -> float:
     """What the device holds: weights that stay, the window, and tensors."""
-    lives = TensorLives(part.pieces, part.weights, part.results, part.sent)
     ops = part.ops
     spans = [s for s in weight_spans(ops, part.weights) if ops[s.first].name in room.streamed]
     away = sum(part.weights[p].nbytes for s in spans for p in s.placeholders)
-    return part.weight_bytes - away + room.window_bytes + min(room.tensor_bytes, lives.most_bytes)
+    return part.weight_bytes - away + room.window_bytes + min(room.tensor_bytes, part.lives.most_bytes)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,7 +88,8 @@ def run_placement(
         variants: dict[str, Callable[[], object]] = {PLACED: lambda: ours(live.inputs)}
         reference: list[Any] | None = None
         used = {problem.cluster.device_names[d] for d in placement.device_of_op}
-        for name in _usable_alone(placement):
+        usable = _usable_alone(placement)
+        for name in usable:
             if used == {name}:  # started a second time, the same model may be faster or slower by luck of its memory
                 alone = ours
             else:
@@ -100,7 +101,7 @@ def run_placement(
             wide = live.start(dict.fromkeys(live.graph.op_names, cluster.device_names[0]), cluster, None)
             cleanup.callback(wide.close)
             variants[name] = _bound(wide, live.inputs)
-        for name, within in _within_memory(live, placement):
+        for name, within in _within_memory(live, placement, usable):
             cleanup.callback(within.close)
             reference = within(live.inputs) if reference is None else reference
             variants[name] = _bound(within, live.inputs)
@@ -174,11 +175,10 @@ def _usable_alone(placement: Placement) -> list[str]:
     return [name for name, value in single_device_values(placement.problem).items() if np.isfinite(value)]
 
 
-def _within_memory(live: LiveModel, placement: Placement) -> Iterator[tuple[str, Executor]]:
+def _within_memory(live: LiveModel, placement: Placement, usable: Collection[str]) -> Iterator[tuple[str, Executor]]:
     """The whole model on each accelerator that cannot hold it, with the rest in host memory, where that is possible."""
     problem = placement.problem
     cluster = problem.cluster
-    usable = set(_usable_alone(placement))
     for d, name in enumerate(cluster.device_names):
         if live.start_within is None or name in usable or cluster.is_host[d] or not problem.allowed[:, d].all():
             continue

@@ -22,14 +22,14 @@ from placewright.execute.torch_copies import Way
 from placewright.execute.torch_graphs import capture_segments
 from placewright.execute.torch_program import (
     check_signature,
-    cut_into_pieces,
     devices_of_ops,
     laid_out_like,
     ops_of,
     ordered,
+    output_of,
 )  # fmt: skip
-from placewright.execute.torch_room import Room
-from placewright.execute.torch_spills import Spiller, TensorLives
+from placewright.execute.torch_room import DeviceOps, Room, part_of
+from placewright.execute.torch_spills import spill_calls
 from placewright.execute.torch_weights import Stream, WeightStore, weight_spans
 from placewright.execute.torch_workers import inner_threads, own_threads, run_together
 from placewright.text import shown
@@ -221,7 +221,7 @@ class TorchRun:
             for source in node.all_input_nodes:
                 readers.setdefault(source.name, set()).add(self._device_of[node.name])
         self._readers = {self._slots[n]: sorted(d) for n, d in readers.items()}
-        output = next(n for n in program.graph.nodes if n.op == "output")
+        output = output_of(program)
         self._outputs = _templated(output.args[0], self._slots)
         self._results = {self._slots[n.name] for n in output.all_input_nodes}
         self._home = {self._slots[n.name]: self._device_of[n.name] for n in nodes}
@@ -240,11 +240,11 @@ class TorchRun:
         position = {n.name: i for i, n in enumerate(nodes)}
         segments: list[list[Segment]] = []
         for device, here in enumerate(self._torch):
-            mine = [n for n in nodes if self._device_of[n.name] == device]
-            pieces = cut_into_pieces(mine, position, self._device_of, device)
+            part = part_of(nodes, self._device_of, device, weights, output_of(self._program).all_input_nodes)
+            pieces, mine = part.pieces, part.ops
             names = [n.name for n in mine]
             room = self._rooms.get(self._names[device], Room())
-            spills, in_place = self._tensors_within(pieces, weights, device, room.tensor_bytes)
+            spills, in_place = self._tensors_within(part, here, room.tensor_bytes)
             spans = weight_spans(mine, weights) if room.streamed else []
             flowing = [s for s in spans if names[s.first] in room.streamed]
             stream = Stream(flowing, names, store, here, room.window_bytes) if flowing else None
@@ -283,18 +283,15 @@ class TorchRun:
         return segments
 
     def _tensors_within(
-        self, pieces: Sequence[Sequence[Any]], weights: Mapping[str, Any], device: int, limit_bytes: float
+        self, part: DeviceOps, device: torch.device, limit_bytes: float
     ) -> tuple[list[SpillCalls], dict[str, str]]:
         """What keeps a device's tensors within a limit: those that leave, and ops that write over their inputs."""
         if limit_bytes == math.inf:
             return [], {}
-        mine = [n for piece in pieces for n in piece]
-        results = [n.name for n in mine if self._slots[n.name] in self._results]
-        staying = [n.name for n in mine if any(d != device for d in self._readers.get(self._slots[n.name], []))]
-        lives = TensorLives(pieces, weights.keys(), results, staying)
+        lives, names = part.lives, [n.name for n in part.ops]
         spills = lives.plan(limit_bytes)
-        self._left |= {self._slots[s.name] for s in spills if s.read == len(mine)}
-        return Spiller(spills, self._torch[device]).calls([n.name for n in mine]), lives.in_place
+        self._left |= {self._slots[s.name] for s in spills if s.read == len(names)}
+        return spill_calls(spills, names, device), lives.in_place
 
     def _hooks(
         self,

@@ -30,6 +30,11 @@ def ops_of(program: torch.export.ExportedProgram) -> list[Any]:
     return [n for n in program.graph.nodes if n.op == "call_function" and not _is_check(n)]
 
 
+def output_of(program: torch.export.ExportedProgram) -> Any:
+    """The node that hands back the results."""
+    return next(n for n in program.graph.nodes if n.op == "output")
+
+
 def _is_check(node: Any) -> bool:
     """An op that only checks what the exporter already knew."""
     return not node.users and str(node.target).startswith("aten._assert_")

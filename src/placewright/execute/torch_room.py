@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from placewright.errors import InputError
-from placewright.execute.torch_program import cut_into_pieces, devices_of_ops, ops_of, ordered
+from placewright.execute.torch_program import cut_into_pieces, devices_of_ops, ops_of, ordered, output_of
 from placewright.execute.torch_spills import Spill, TensorLives, overlapped_time_s
 from placewright.execute.torch_weights import Chunk, Span, plan_chunks, weight_spans
 
@@ -61,6 +61,10 @@ class DeviceOps(NamedTuple):
         return [node for piece in self.pieces for node in piece]
 
     @property
+    def lives(self) -> TensorLives:
+        return TensorLives(self.pieces, self.weights, self.results, self.sent)
+
+    @property
     def weight_bytes(self) -> int:
         """What the weights that these ops read take."""
         read = {i.name for node in self.ops for i in node.all_input_nodes}
@@ -76,16 +80,23 @@ def ops_on(
     start_order: Mapping[str, float] | None = None,
 ) -> DeviceOps:
     """A device's part of a placement, as TorchRun runs it."""
+    names = list(device_names)
     nodes = ordered(ops_of(program), start_order)
-    device_of = devices_of_ops(nodes, device_of_name, list(device_names))
-    number = list(device_names).index(device)
-    mine = [n for n in nodes if device_of[n.name] == number]
-    results = {n.name for n in next(n for n in program.graph.nodes if n.op == "output").all_input_nodes}
+    device_of = devices_of_ops(nodes, device_of_name, names)
+    return part_of(nodes, device_of, names.index(device), weights, output_of(program).all_input_nodes)
+
+
+def part_of(
+    nodes: Sequence[Any], device_of: Mapping[str, int], device: int, weights: Mapping[str, Any], results: Sequence[Any]
+) -> DeviceOps:
+    """The ops of a device, by its number, among a program's ``nodes`` in the order in which they run."""
+    mine = [n for n in nodes if device_of[n.name] == device]
+    result_names = {n.name for n in results}
     return DeviceOps(
-        cut_into_pieces(mine, {n.name: i for i, n in enumerate(nodes)}, device_of, number),
+        cut_into_pieces(mine, {n.name: i for i, n in enumerate(nodes)}, device_of, device),
         weights,
-        [n.name for n in mine if n.name in results],
-        [n.name for n in mine if any(device_of.get(u.name, number) != number for u in n.users)],
+        [n.name for n in mine if n.name in result_names],
+        [n.name for n in mine if any(device_of.get(u.name, device) != device for u in n.users)],
     )
 
 
@@ -98,15 +109,14 @@ def plan_room(
     is the share of the limit by which it may be exceeded. Raises InputError if no way is found.
     """
     ops, held = part.ops, part.weight_bytes
-    lives = TensorLives(part.pieces, part.weights, part.results, part.sent)
+    lives = part.lives
     compute_s = [(op_time_s or {}).get(n.name, 0.0) for n in ops]
     if held + lives.most_bytes_apart <= limit_bytes:
         return Room(time_s=sum(compute_s))
-    spans = _streamable(ops, part.weights)
-    window, streamable = _most_at_once(spans, len(ops)), sum(s.size_bytes for s in spans)
+    weights = _Weights(ops, part.weights)
     # Tensors take as much as they like, as much as is left beside all weights or beside a window, and between.
     rooms = [lives.most_bytes, limit_bytes - held]
-    rooms += [limit_bytes - held + streamable - share * window for share in _WINDOWS]
+    rooms += [limit_bytes - held + weights.streamable_bytes - share * weights.read_at_once_bytes for share in _WINDOWS]
     if len(ops) <= _MANY_OPS:
         rooms += [share * lives.most_bytes for share in _SHARES]
     found: list[Room] = []
@@ -114,7 +124,7 @@ def plan_room(
     for room in sorted({r for r in rooms if 0 < r <= lives.most_bytes}, reverse=True):
         flow = _Flow(frozenset(), 0, 0, [])
         if held + room > limit_bytes:
-            streamed = _streamed(ops, part.weights, spans, held + room, limit_bytes, tolerance)
+            streamed = weights.streamed(held + room, limit_bytes, tolerance)
             if streamed is None:
                 continue
             flow = streamed
@@ -144,51 +154,51 @@ class _Flow(NamedTuple):
     chunks: list[Chunk]
 
 
-def _streamable(ops: Sequence[Any], weights: Mapping[str, Any]) -> list[Span]:
-    # One that is read for longer would leave no room to others.
-    return [s for s in weight_spans(ops, weights) if s.last - s.first <= len(ops) / 2]
+class _Weights:
+    """Weights of a device's ops, and which of them to stream."""
 
+    def __init__(self, ops: Sequence[Any], weights: Mapping[str, Any]) -> None:
+        self._ops = ops
+        every = weight_spans(ops, weights)
+        # One that is read for longer would leave no room to others.
+        self._spans = [s for s in every if s.last - s.first <= len(ops) / 2]
+        self._first_readers_of_others = {ops[s.first].name for s in every if s.last - s.first > len(ops) / 2}
+        self.streamable_bytes = sum(s.size_bytes for s in self._spans)
+        self.read_at_once_bytes = _most_at_once(self._spans, len(ops))
 
-def _streamed(
-    ops: Sequence[Any],
-    weights: Mapping[str, Any],
-    spans: Sequence[Span],
-    used_bytes: float,
-    limit_bytes: float,
-    tolerance: float,
-) -> _Flow | None:
-    """As many weights as must be, spread evenly over the ops, so that copies have the whole run to hide behind."""
-    streamable = sum(s.size_bytes for s in spans)
-    most = max(_most_at_once(spans, len(ops)), 1)
-    tries = [(limit_bytes, share) for share in _WINDOWS] + [(limit_bytes * (1 + tolerance), 1.0)]
-    for limit, share in tries:
-        window = int(most * share)
-        excess = used_bytes + window - limit
-        if 0 < excess <= streamable:
-            break
-    else:
-        return None
-    chosen, debt = set(), 0.0
-    for i, span in enumerate(spans):
-        debt += span.size_bytes * min(1.0, excess / streamable)
-        if debt >= span.size_bytes / 2:
+    def streamed(self, used_bytes: float, limit_bytes: float, tolerance: float) -> _Flow | None:
+        """As many weights as must be, spread evenly over the ops, so that copies have the whole run to hide behind."""
+        spans, ops = self._spans, self._ops
+        most = max(self.read_at_once_bytes, 1)
+        tries = [(limit_bytes, share) for share in _WINDOWS] + [(limit_bytes * (1 + tolerance), 1.0)]
+        for limit, share in tries:
+            window = int(most * share)
+            excess = used_bytes + window - limit
+            if 0 < excess <= self.streamable_bytes:
+                break
+        else:
+            return None
+        chosen, debt = set(), 0.0
+        for i, span in enumerate(spans):
+            debt += span.size_bytes * min(1.0, excess / self.streamable_bytes)
+            if debt >= span.size_bytes / 2:
+                chosen.add(i)
+                debt -= span.size_bytes
+        size = sum(spans[i].size_bytes for i in chosen)
+        for i in sorted(range(len(spans)), key=lambda i: spans[i].size_bytes):
+            if size >= excess:
+                break
+            size += 0 if i in chosen else spans[i].size_bytes
             chosen.add(i)
-            debt -= span.size_bytes
-    size = sum(spans[i].size_bytes for i in chosen)
-    for i in sorted(range(len(spans)), key=lambda i: spans[i].size_bytes):
-        if size >= excess:
-            break
-        size += 0 if i in chosen else spans[i].size_bytes
-        chosen.add(i)
-    readers = frozenset(ops[spans[i].first].name for i in chosen)
-    flowing = [s for s in spans if ops[s.first].name in readers]
-    if any(ops[s.first].name in readers for s in weight_spans(ops, weights) if s not in spans):
-        return None  # its first reader is streamed, so it would be as well
-    try:
-        chunks = plan_chunks(flowing, window)
-    except ValueError:
-        return None
-    return _Flow(readers, window, sum(s.size_bytes for s in flowing), chunks)
+        readers = frozenset(ops[spans[i].first].name for i in chosen)
+        if readers & self._first_readers_of_others:
+            return None  # those would be streamed as well
+        flowing = [s for s in spans if ops[s.first].name in readers]
+        try:
+            chunks = plan_chunks(flowing, window)
+        except ValueError:
+            return None
+        return _Flow(readers, window, sum(s.size_bytes for s in flowing), chunks)
 
 
 def _most_at_once(spans: Collection[Span], n_ops: int) -> int:

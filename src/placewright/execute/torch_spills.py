@@ -235,7 +235,6 @@ def overlapped_time_s(
 
     Copies to the device are made one after another, those to host memory as well, both directions at once.
     """
-    end = len(compute_s)
     leaving: dict[int, list[Spill]] = {}
     gone: dict[int, list[Spill]] = {}
     begun: dict[int, list[Spill]] = {}
@@ -264,7 +263,7 @@ def overlapped_time_s(
         for spill in leaving.get(op, ()):
             copied_out = max(copied_out, now) + latency_s + spill.size_bytes / bandwidth
             has_left[spill.name, spill.left] = copied_out
-    return max(now, copied_out) if end else 0.0
+    return max(now, copied_out)
 
 
 def bytes_of(value: Any) -> int:
@@ -274,38 +273,30 @@ def bytes_of(value: Any) -> int:
     return value.numel() * value.element_size() if hasattr(value, "element_size") else 0
 
 
-class Spiller:
-    """Makes the copies of one device's spills."""
+def spill_calls(spills: Sequence[Spill], op_names: Sequence[str], device: torch.device) -> list[SpillCalls]:
+    """What to call around a device's ops so that its tensors leave and return as planned."""
+    import torch
 
-    def __init__(self, spills: Sequence[Spill], device: torch.device) -> None:
-        import torch
-
-        self._device = device
-        self._buffers: dict[int, Any] = {}
-        is_cuda = device.type == "cuda"
-        self._streams: Any = [torch.cuda.Stream(device) if is_cuda else None for _ in range(2)]  # type: ignore[no-untyped-call]
-        self.spills = list(spills)
-
-    def calls(self, op_names: Sequence[str]) -> list[SpillCalls]:
-        """What to call around the device's ops."""
-        found = []
-        for spill in self.spills:
-            stay = _Stay(spill, self._device, self._buffers, *self._streams)
-            returns = spill.read < len(op_names)
-            found.append(
-                SpillCalls(
-                    spill.name,
-                    op_names[spill.left],
-                    op_names[spill.gone],
-                    op_names[spill.begun] if returns else "",
-                    op_names[spill.read] if returns else "",
-                    stay.leave,
-                    stay.wait,
-                    stay.begin,
-                    stay.back,
-                )
+    buffers: dict[int, Any] = {}
+    streams: Any = [torch.cuda.Stream(device) if device.type == "cuda" else None for _ in range(2)]  # type: ignore[no-untyped-call]
+    found = []
+    for spill in spills:
+        stay = _Stay(spill, device, buffers, *streams)
+        returns = spill.read < len(op_names)
+        found.append(
+            SpillCalls(
+                spill.name,
+                op_names[spill.left],
+                op_names[spill.gone],
+                op_names[spill.begun] if returns else "",
+                op_names[spill.read] if returns else "",
+                stay.leave,
+                stay.wait,
+                stay.begin,
+                stay.back,
             )
-        return found
+        )
+    return found
 
 
 class _Stay:

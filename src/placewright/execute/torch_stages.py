@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from placewright.execute.stages import Part, Source, StagedModel
 from placewright.execute.torch_code import compile_segment
-from placewright.execute.torch_program import check_signature, devices_of_ops, laid_out_like, ops_of
+from placewright.execute.torch_program import check_signature, devices_of_ops, laid_out_like, ops_of, output_of
 from placewright.execute.torch_weights import WeightStore
 from placewright.execute.torch_workers import inner_threads, keep_freed_memory, own_threads
 
@@ -38,7 +38,7 @@ def staged_torch(
     weights = WeightStore(program)
     n_stages = max(stage_of.values(), default=-1) + 1
     mine = [[n for n in nodes if stage_of[n.name] == s] for s in range(n_stages)]
-    output = next(n for n in program.graph.nodes if n.op == "output")
+    output = output_of(program)
     results = [n.name for n in output.all_input_nodes]
     final = {slots[n.name]: n.meta.get("val") for n in output.all_input_nodes}
     source_of = {name: Source(-1, i) for name, i in number.items()}
