@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from placewright.errors import InputError
 from placewright.execute.child import Child
 from placewright.execute.dataflow import Dataflow, ExecutionError, Task
+from placewright.execute.openvino_layout import computes_channels_last
 from placewright.execute.openvino_split import Segment, SplitModel, model_segments, split_model, whole_placement
 from placewright.execute.openvino_worker import WorkerRequest, start_worker
 from placewright.execute.stages import Part, Source, StagedModel
@@ -60,15 +61,26 @@ class Compiler:
         self._core, self._runtime = registered_core(setups)
         self._workers: dict[str, Child] = {}
 
+    @functools.cached_property
+    def channels_last(self) -> bool:
+        """Whether that is how all devices let images lie between convolutions."""
+        # Fewer instructions mean narrower vectors, for which images lie in blocks of channels.
+        if any(setup.instruction_set for setup in self._setups.values()):
+            return False
+        alike = {(self._runtime[d].rstrip("0123456789"), *s.properties.items()): d for d, s in self._setups.items()}
+        return all(computes_channels_last(functools.partial(self._compiled, d)) for d in alike.values())
+
     def request(self, model: Any, device: str) -> Any:
         """An infer request of the sub-model on a device."""
         setup = self._setups[device]
         if not setup.instruction_set:
-            properties = dict(setup.properties)
-            return self._core.compile_model(model, self._runtime[device], properties).create_infer_request()
+            return self._compiled(device, model).create_infer_request()
         if device not in self._workers:
             self._workers[device] = start_worker(device, setup.instruction_set)
         return WorkerRequest(self._workers[device], model, setup.properties)
+
+    def _compiled(self, device: str, model: Any) -> Any:
+        return self._core.compile_model(model, self._runtime[device], dict(self._setups[device].properties))
 
     def close(self) -> None:
         """End the worker processes."""
@@ -187,7 +199,9 @@ class SplitRun:
         """``start_order`` gives ops' planned starts: every device works in that order."""
         self._compiler = Compiler(setups)
         placed = whole_placement(model, device_of_name)
-        self.split: SplitModel = split_model(model, placed, model_segments(model, placed, start_order))
+        self.split: SplitModel = split_model(
+            model, placed, model_segments(model, placed, start_order), channels_last=self._compiler.channels_last
+        )
         began = time.perf_counter()
         self._requests = [self._compiler.request(s.model, s.device) for s in self.split.segments]
         self.compile_s = time.perf_counter() - began
@@ -265,7 +279,9 @@ def staged_openvino(
     placed = whole_placement(model, device_of_name)
     stage_of = {n: stage_of_name[n] for n in model_segments(model, placed)}
     number = {stage: i for i, stage in enumerate(sorted(set(stage_of.values())))}
-    split = split_model(model, placed, {n: number[stage] for n, stage in stage_of.items()})
+    split = split_model(
+        model, placed, {n: number[stage] for n, stage in stage_of.items()}, channels_last=compiler.channels_last
+    )
 
     def compiled(segment: Segment) -> Callable[[list[Any]], list[Any]]:
         import openvino as ov

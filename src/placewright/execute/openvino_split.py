@@ -6,10 +6,19 @@ that reads them, so they never cross.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from placewright.errors import InputError
+from placewright.execute.openvino_layout import (
+    ChannelsLast,
+    Value,
+    channels_last,
+    joined,
+    name_of,
+    permuted_shape,
+    values_channels_last,
+)
 from placewright.execute.stages import Source, find_segments, in_planned_order
 from placewright.text import shown
 
@@ -82,70 +91,111 @@ def model_segments(
     return find_segments(((name, producers[name], _readers(computing[name])) for name in order), placed)
 
 
-def split_model(model: Any, placed: Mapping[str, str], segment_of: Mapping[str, int]) -> SplitModel:
-    """Cut a clone of the model along its segments; the model itself is left as it is."""
-    import openvino as ov
-    from openvino import opset13 as make
+def split_model(
+    model: Any, placed: Mapping[str, str], segment_of: Mapping[str, int], *, channels_last: bool = False
+) -> SplitModel:
+    """Cut a clone of the model along its segments; the model itself is left as it is.
 
-    clone = model.clone()
-    ops = list(clone.get_ordered_ops())
-    n_segments = max(segment_of.values(), default=-1) + 1
-    members: list[list[str]] = [[] for _ in range(n_segments)]
-    parameters: list[list[Any]] = [[] for _ in range(n_segments)]
-    sources: list[list[Source]] = [[] for _ in range(n_segments)]
-    outputs: list[list[Any]] = [[] for _ in range(n_segments)]
-    model_inputs = {p.get_friendly_name(): i for i, p in enumerate(clone.get_parameters())}
-    output_number: dict[tuple[str, int], int] = {}
-    stand_ins: dict[tuple[str, int, int], Any] = {}
+    With ``channels_last`` tensors between convolutions cross in that layout; the model's own results do not.
+    """
+    cut = _Cut(model.clone(), segment_of, channels_last)
+    for op in cut.ops:
+        cut.separate(op)
+    results = tuple(cut.source_of(r.input_value(0)) for r in cut.results)
+    return SplitModel(tuple(cut.segments(placed, model.get_friendly_name())), results)
 
-    def source_of(value: Any) -> Source:
-        node = value.get_node()
-        name = node.get_friendly_name()
-        if node.get_type_name() == "Parameter":
-            return Source(-1, model_inputs[name])
-        home, key = segment_of[name], (name, value.get_index())
-        if key not in output_number:
-            output_number[key] = len(outputs[home])
-            outputs[home].append(value)
-        return Source(home, output_number[key])
 
-    # Parameters stand for what comes from elsewhere; inputs are replaced after all have been found.
-    replaced: list[tuple[Any, Any]] = []
-    for op in ops:
-        name = op.get_friendly_name()
-        if name not in segment_of:
-            continue
-        here = segment_of[name]
-        members[here].append(name)
+class _Cut:
+    """A model on its way to being several."""
+
+    def __init__(self, model: Any, segment_of: Mapping[str, int], channels_last: bool) -> None:
+        ordered = list(model.get_ordered_ops())
+        self._segment_of = segment_of
+        self.ops = [op for op in ordered if op.get_friendly_name() in segment_of]
+        self.results = model.get_results()
+        self._is_last = values_channels_last(ordered) if channels_last else set()
+        n_segments = max(segment_of.values(), default=-1) + 1
+        self._members: list[list[str]] = [[] for _ in range(n_segments)]
+        self._parameters: list[list[Any]] = [[] for _ in range(n_segments)]
+        self._sources: list[list[Source]] = [[] for _ in range(n_segments)]
+        self._outputs: list[dict[tuple[Value, bool], Any]] = [{} for _ in range(n_segments)]
+        self._model_inputs = {p.get_friendly_name(): i for i, p in enumerate(model.get_parameters())}
+        self._stand_ins: dict[tuple[Value, int], Any] = {}
+        self._joined: dict[Value, ChannelsLast] = {}  # what is made by joining tensors from elsewhere
+        self._replaced: list[tuple[Any, Any]] = []  # when all are found: until then ops read what they read
+
+    def separate(self, op: Any) -> None:
+        """Let parameters stand for what an op reads from elsewhere."""
+        here = self._segment_of[op.get_friendly_name()]
+        self._members[here].append(op.get_friendly_name())
+        read = {port.get_index(): self._read(port.get_source_output(), here) for port in op.inputs()}
+        if (made := joined(op, read)) is not None:
+            self._joined[name_of(op.output(0))] = made
+            return
+        has_company = any(self._lies_last_in(here, port.get_source_output()) for port in op.inputs())
         for port in op.inputs():
-            value = port.get_source_output()
-            producer = value.get_node()
-            origin = producer.get_friendly_name()
-            if segment_of.get(origin) == here:
-                continue
-            if origin not in segment_of and producer.get_type_name() != "Parameter":
-                continue  # a constant may belong to several sub-models: compiling copies it
-            key = (origin, value.get_index(), here)
-            if key not in stand_ins:
-                stand_ins[key] = make.parameter(
-                    value.get_partial_shape(), value.get_element_type(), name=f"{origin}.in"
-                )
-                parameters[here].append(stand_ins[key])
-                sources[here].append(source_of(value))
-            replaced.append((port, stand_ins[key].output(0)))
-    results = tuple(source_of(r.input_value(0)) for r in clone.get_results())
-    for port, value in replaced:
-        port.replace_source_output(value)
-    segments = tuple(
-        Segment(
-            device=placed[members[s][0]],
-            model=ov.Model([make.result(v) for v in outputs[s]], parameters[s], f"{model.get_friendly_name()}.{s}"),
-            op_names=tuple(members[s]),
-            sources=tuple(sources[s]),
+            value = read[port.get_index()]
+            if isinstance(value, ChannelsLast):
+                value = value.read_by(op, has_company)
+            if value is not None:
+                self._replaced.append((port, value))
+
+    def source_of(self, value: Any, *, is_last: bool = False) -> Source:
+        """Where a value comes from that the caller of the model gives, or that a segment makes."""
+        name = value.get_node().get_friendly_name()
+        if value.get_node().get_type_name() == "Parameter":
+            return Source(-1, self._model_inputs[name])
+        outputs = self._outputs[self._segment_of[name]]
+        outputs.setdefault((name_of(value), is_last), (len(outputs), value))
+        return Source(self._segment_of[name], outputs[name_of(value), is_last][0])
+
+    def segments(self, placed: Mapping[str, str], model_name: str) -> Iterator[Segment]:
+        """The segments, once all ops have been separated."""
+        import openvino as ov
+        from openvino import opset13 as make
+
+        for port, value in self._replaced:
+            port.replace_source_output(value)
+        for s, members in enumerate(self._members):
+            results = [make.result(self._output(*key, value)) for key, (_, value) in self._outputs[s].items()]
+            model = ov.Model(results, self._parameters[s], f"{model_name}.{s}")
+            yield Segment(placed[members[0]], model, tuple(members), tuple(self._sources[s]))
+
+    def _read(self, value: Any, here: int) -> Any:
+        """What stands in a segment for a value that is not made there as it is, None for others."""
+        producer = value.get_node()
+        home = self._segment_of.get(producer.get_friendly_name())
+        if home == here:
+            return self._joined.get(name_of(value))
+        if home is None and producer.get_type_name() != "Parameter":
+            return None  # a constant may belong to several sub-models: compiling copies it
+        key = (name_of(value), here)
+        if key not in self._stand_ins:
+            self._stand_ins[key] = self._stand_in(value, here)
+        return self._stand_ins[key]
+
+    def _stand_in(self, value: Any, here: int) -> Any:
+        from openvino import opset13 as make
+
+        is_last = name_of(value) in self._is_last
+        shape = value.get_partial_shape()
+        parameter = make.parameter(
+            permuted_shape(shape) if is_last else shape,
+            value.get_element_type(),
+            name=f"{value.get_node().get_friendly_name()}.in",
         )
-        for s in range(n_segments)
-    )
-    return SplitModel(segments, results)
+        self._parameters[here].append(parameter)
+        self._sources[here].append(self.source_of(value, is_last=is_last))
+        return ChannelsLast(parameter.output(0)) if is_last else parameter.output(0)
+
+    def _output(self, name: Value, is_last: bool, value: Any) -> Any:
+        if name in self._joined:
+            return self._joined[name].value if is_last else self._joined[name].usual
+        return channels_last(value) if is_last else value
+
+    def _lies_last_in(self, here: int, value: Any) -> bool:
+        """Whether a segment makes the value itself, channels last."""
+        return name_of(value) in self._is_last and self._segment_of.get(name_of(value)[0]) == here
 
 
 def computed_from_constants(ops: list[Any]) -> set[str]:
