@@ -42,7 +42,7 @@ class Net:
     def _op(self, number: int) -> Any:
         from openvino import opset13 as op
 
-        one, none = [1] * self._n_space, [0] * self._n_space
+        one = [1] * self._n_space
         a, b = (self.values[self._rng.integers(len(self.values))] for _ in range(2))
         kind = self._rng.choice(["conv", "conv", "conv", "pool", "max", "join", "add", "relu", "transposed"])
         name = f"{kind}{number}"
@@ -111,12 +111,21 @@ def test_what_lies_channels_last_is_known_from_the_graph() -> None:
     assert found == {"conv", "relu", "joined in channels"}
 
 
+def changes_of_layout(split: Any) -> list[str]:
+    """The changes of layout that the sub-models execute."""
+    found = []
+    for segment in split.segments:
+        compiled = ov.Core().compile_model(segment.model, "CPU", {**core_setup().properties, "PERF_COUNT": True})
+        request = compiled.create_infer_request()
+        request.infer({i: np.zeros(p.shape, np.float32) for i, p in enumerate(segment.model.inputs)})
+        executed = [p for p in request.get_profiling_info() if p.status == ov.ProfilingInfo.Status.EXECUTED]
+        found += [p.node_type for p in executed if p.node_type in ("Reorder", "Transpose")]
+    return found
+
+
 def test_where_the_plugin_computes_channels_last_a_cut_changes_no_layout() -> None:
     from openvino import opset13 as op
 
-    compiler = Compiler(SETUPS)
-    if not compiler.channels_last:
-        pytest.skip("this processor's convolutions do not lie channels last")
     one, none = [1, 1], [0, 0]
 
     def convolution(x: Any, name: str) -> Any:
@@ -127,21 +136,45 @@ def test_where_the_plugin_computes_channels_last_a_cut_changes_no_layout() -> No
     x = op.parameter([1, 64, 20, 20], np.float32, name="x")
     stem = convolution(x, "stem")
     left, right = convolution(stem, "left"), op.avg_pool(stem, one, one, one, [3, 3], True, name="right")
-    model = ov.Model([op.result(convolution(op.concat([left, right], 1, name="join"), "head"))], [x], "m")
-    placed = whole_placement(
-        model,
-        {
-            n.get_friendly_name(): "core1" if "right" in n.get_friendly_name() else "core0"
-            for n in model.get_ordered_ops()
-        },
-    )
-    split = split_model(model, placed, model_segments(model, placed), channels_last=True)
-    changes = []
-    for segment in split.segments:
-        compiled = ov.Core().compile_model(segment.model, "CPU", {**core_setup().properties, "PERF_COUNT": True})
-        request = compiled.create_infer_request()
-        request.infer({i: np.zeros(p.shape, np.float32) for i, p in enumerate(segment.model.inputs)})
-        executed = [p for p in request.get_profiling_info() if p.status == ov.ProfilingInfo.Status.EXECUTED]
-        changes += [p.node_type for p in executed if p.node_type in ("Reorder", "Transpose")]
-    assert len(split.segments) > 3
-    assert len(changes) <= 2  # of the model's own input and result, which are as the caller has them
+    join = convolution(op.concat([left, right], 1, name="join"), "after")
+    total = op.relu(op.add(convolution(join, "right inner"), join, name="sum"), name="sum relu")
+    head = op.add(convolution(total, "head"), convolution(total, "right head"), name="sum of heads")
+    model = ov.Model([op.result(head)], [x], "m")
+    names = [n.get_friendly_name() for n in model.get_ordered_ops()]
+    placed = whole_placement(model, {name: "core1" if "right" in name else "core0" for name in names})
+    segment_of = model_segments(model, placed)
+    is_last = Compiler(SETUPS).crossing_channels_last(model)
+    if not is_last:
+        pytest.skip("this processor's convolutions do not lie channels last")
+    split = split_model(model, placed, segment_of, is_last)
+    assert len(split.segments) > 6
+    assert len(changes_of_layout(split)) <= 2  # of the model's own input and result, which are as the caller has them
+    assert len(changes_of_layout(split_model(model, placed, segment_of))) > 6
+
+
+def test_what_the_plugin_would_really_transpose_crosses_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(3, 2)
+    tried: list[set[tuple[str, int]]] = []
+
+    def kept(compiled: Any) -> set[tuple[str, int]]:
+        """As if the plugin transposed one of the values."""
+        outputs = {o.get_node().input_value(0).get_node().get_friendly_name() for o in compiled.outputs}
+        return {value for value in tried[-1] if f"{value[0]}.channels_last.0" in outputs}
+
+    real = runtime.split_model
+
+    def split(model: Any, placed: Any, segment_of: Any, is_last: Any = ()) -> Any:
+        tried.append(set(sorted(is_last)[:1]))
+        return real(model, placed, segment_of, is_last)
+
+    monkeypatch.setattr(runtime, "computes_channels_last", lambda compile_model: True)
+    monkeypatch.setattr(runtime, "kept_transpositions", kept)
+    monkeypatch.setattr(runtime, "split_model", split)
+    placement = {name: f"core{i % 2}" for i, name in enumerate(net.names)}
+    run = SplitRun(net.model, placement, SETUPS)
+    try:
+        assert len(tried) > 1  # cut again without those values
+        for ours, theirs in zip(run([net.sample]), on_one_device(net), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    finally:
+        run.close()

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from placewright.errors import InputError
 from placewright.execute.child import Child
 from placewright.execute.dataflow import Dataflow, ExecutionError, Task
-from placewright.execute.openvino_layout import computes_channels_last
+from placewright.execute.openvino_layout import Value, computes_channels_last, kept_transpositions, values_channels_last
 from placewright.execute.openvino_split import Segment, SplitModel, model_segments, split_model, whole_placement
-from placewright.execute.openvino_worker import WorkerRequest, start_worker
+from placewright.execute.openvino_worker import WorkerModel, start_worker
 from placewright.execute.stages import Part, Source, StagedModel
 from placewright.text import shown, shown_list
 
@@ -61,26 +61,26 @@ class Compiler:
         self._core, self._runtime = registered_core(setups)
         self._workers: dict[str, Child] = {}
 
-    @functools.cached_property
-    def channels_last(self) -> bool:
-        """Whether that is how all devices let images lie between convolutions."""
+    def crossing_channels_last(self, model: Any) -> set[Value]:
+        """The values of a model that should be handed over channels last, if all devices compute so."""
+        found = values_channels_last(model.get_ordered_ops())
+        return found if found and self._computes_channels_last() else set()
+
+    def _computes_channels_last(self) -> bool:
         # Fewer instructions mean narrower vectors, for which images lie in blocks of channels.
         if any(setup.instruction_set for setup in self._setups.values()):
             return False
         alike = {(self._runtime[d].rstrip("0123456789"), *s.properties.items()): d for d, s in self._setups.items()}
-        return all(computes_channels_last(functools.partial(self._compiled, d)) for d in alike.values())
+        return all(computes_channels_last(functools.partial(self.compiled, device=d)) for d in alike.values())
 
-    def request(self, model: Any, device: str) -> Any:
-        """An infer request of the sub-model on a device."""
+    def compiled(self, model: Any, device: str) -> Any:
+        """The sub-model compiled on a device."""
         setup = self._setups[device]
         if not setup.instruction_set:
-            return self._compiled(device, model).create_infer_request()
+            return self._core.compile_model(model, self._runtime[device], dict(setup.properties))
         if device not in self._workers:
             self._workers[device] = start_worker(device, setup.instruction_set)
-        return WorkerRequest(self._workers[device], model, setup.properties)
-
-    def _compiled(self, device: str, model: Any) -> Any:
-        return self._core.compile_model(model, self._runtime[device], dict(self._setups[device].properties))
+        return WorkerModel(self._workers[device], model, setup.properties)
 
     def close(self) -> None:
         """End the worker processes."""
@@ -199,11 +199,18 @@ class SplitRun:
         """``start_order`` gives ops' planned starts: every device works in that order."""
         self._compiler = Compiler(setups)
         placed = whole_placement(model, device_of_name)
-        self.split: SplitModel = split_model(
-            model, placed, model_segments(model, placed, start_order), channels_last=self._compiler.channels_last
-        )
+        segment_of = model_segments(model, placed, start_order)
         began = time.perf_counter()
-        self._requests = [self._compiler.request(s.model, s.device) for s in self.split.segments]
+        is_last = self._compiler.crossing_channels_last(model)
+        kept: set[Value] = set()
+        while True:
+            self.split: SplitModel = split_model(model, placed, segment_of, is_last - kept)
+            compiled = [self._compiler.compiled(s.model, s.device) for s in self.split.segments]
+            found = set().union(*(kept_transpositions(c) for c in compiled)) if is_last else set()
+            if not found:
+                break
+            kept |= found
+        self._requests = [c.create_infer_request() for c in compiled]
         self.compile_s = time.perf_counter() - began
         self._bind_tensors()
         tasks = [
@@ -279,14 +286,13 @@ def staged_openvino(
     placed = whole_placement(model, device_of_name)
     stage_of = {n: stage_of_name[n] for n in model_segments(model, placed)}
     number = {stage: i for i, stage in enumerate(sorted(set(stage_of.values())))}
-    split = split_model(
-        model, placed, {n: number[stage] for n, stage in stage_of.items()}, channels_last=compiler.channels_last
-    )
+    stages = {n: number[stage] for n, stage in stage_of.items()}
+    split = split_model(model, placed, stages, compiler.crossing_channels_last(model))
 
     def compiled(segment: Segment) -> Callable[[list[Any]], list[Any]]:
         import openvino as ov
 
-        request = compiler.request(segment.model, segment.device)
+        request = compiler.compiled(segment.model, segment.device).create_infer_request()
         n_outputs = len(segment.model.outputs)
 
         def run(values: list[Any]) -> list[Any]:

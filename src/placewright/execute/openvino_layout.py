@@ -18,32 +18,58 @@ Value = tuple[str, int]  # an output of an op: the op's name and its number
 
 _CONVOLVING = frozenset({"Convolution", "GroupConvolution", "ConvolutionBackpropData", "GroupConvolutionBackpropData"})
 _JOINING = "Concat"
-# Ops whose result lies as what they read.
-_KEEPING = frozenset(
+_ELEMENTWISE = frozenset(
     {
-        *("Abs", "Add", "AvgPool", "Clamp", _JOINING, "Divide", "Elu", "Gelu", "HSigmoid", "HSwish", "LeakyRelu"),
-        *("Maximum", "MaxPool", "Minimum", "Mish", "Multiply", "PRelu", "Relu", "Sigmoid", "SoftPlus", "Subtract"),
-        *("Swish", "Tanh"),
+        *("Abs", "Add", "Clamp", "Divide", "Elu", "Gelu", "HSigmoid", "HSwish", "Maximum", "Minimum", "Mish"),
+        *("Multiply", "PRelu", "Relu", "Sigmoid", "SoftPlus", "Subtract", "Swish", "Tanh"),
     }
 )
+_KEEPING = _ELEMENTWISE | {_JOINING, "AvgPool", "MaxPool"}  # their result lies as what they read
 _RANKS = range(3, 6)  # with one, two or three dimensions of space
 _PROBE_CHANNELS, _PROBE_SIZE = 64, 16
+_TRANSPOSED = ".channels_last."  # between a value's name and number, in the name of the transposition before a result
 
 
 def computes_channels_last(compile_model: Callable[[Any], Any]) -> bool:
-    """Whether a device lets the result of an ordinary convolution lie channels last; it is asked to compile one."""
+    """Whether a device lets results of convolutions lie channels last, and drops the transpositions that say so here.
+
+    It is asked to compile a few.
+    """
     import openvino as ov
     from openvino import opset13 as make
 
-    image = make.parameter([1, _PROBE_CHANNELS, _PROBE_SIZE, _PROBE_SIZE], np.float32, name="image")
+    image = make.parameter([1, _PROBE_SIZE, _PROBE_SIZE, _PROBE_CHANNELS], np.float32, name="image")
     weight = make.constant(np.ones((_PROBE_CHANNELS, _PROBE_CHANNELS, 3, 3), dtype=np.float32))
-    result = make.convolution(image, weight, [1, 1], [1, 1], [1, 1], [1, 1], name="convolution")
-    compiled = compile_model(ov.Model([make.result(result)], [image], "probe"))
+
+    def convolution(x: Any) -> Any:
+        return make.convolution(x, weight, [1, 1], [1, 1], [1, 1], [1, 1])
+
+    first = make.relu(convolution(ChannelsLast(image.output(0)).usual))
+    second = make.add(convolution(first), first)
+    results = [make.result(channels_last(op.output(0))) for op in (first, second)]
+    nodes = list(compile_model(ov.Model(results, [image], "probe")).get_runtime_model().get_ordered_ops())
+    layouts = {_information(node, "outputLayouts") for node in nodes if _kind(node) == "Convolution"}
+    return layouts == {"acdb"} and not any(_kind(node) == "Transpose" for node in nodes)
+
+
+def kept_transpositions(compiled: Any) -> set[Value]:
+    """Results that a compiled sub-model really transposes to let them lie channels last: a slow detour."""
+    found = set()
     for node in compiled.get_runtime_model().get_ordered_ops():
-        information = node.get_rt_info()
-        if "layerType" in information and information["layerType"].astype(str) == "Convolution":
-            return bool(information["outputLayouts"].astype(str) == "acdb")
-    return False
+        if _kind(node) == "Transpose":
+            for name in _information(node, "originalLayersNames").split(","):
+                value, is_ours, number = name.rpartition(_TRANSPOSED)
+                found |= {(value, int(number))} if is_ours else set()
+    return found
+
+
+def _kind(node: Any) -> str:
+    return _information(node, "layerType")
+
+
+def _information(node: Any, key: str) -> str:
+    information = node.get_rt_info()
+    return str(information[key].astype(str)) if key in information else ""
 
 
 def values_channels_last(ops: Sequence[Any]) -> set[Value]:
@@ -88,15 +114,8 @@ class ChannelsLast:
     @property
     def held(self) -> Any:
         """As ``usual``, for readers that would otherwise make the plugin lay it channels first."""
-        from openvino import opset13 as make
-
         if self._held is None:
-            shape = self.usual.get_partial_shape()
-            n_space = shape.rank.get_length() - 2
-            dtype = self.usual.get_element_type().to_dtype()
-            ones = make.constant(np.ones((shape[1].get_length(), 1, 1, *[1] * n_space), dtype=dtype))
-            steps, pads = [1] * n_space, [0] * n_space
-            self._held = make.group_convolution(self.usual, ones, steps, pads, pads, steps).output(0)
+            self._held = _held(self.usual)
         return self._held
 
     def read_by(self, op: Any, has_company: bool) -> Any:
@@ -120,7 +139,34 @@ def channels_last(value: Any) -> Any:
     from openvino import opset13 as make
 
     rank = value.get_partial_shape().rank.get_length()
-    return make.transpose(value, np.array([0, *range(2, rank), 1])).output(0)
+    name, number = name_of(value)
+    # Behind a sum that is fused into a convolution the plugin would really transpose.
+    given = _held(value) if _is_sum(value.get_node()) else value
+    order = np.array([0, *range(2, rank), 1])
+    return make.transpose(given, order, name=f"{name}{_TRANSPOSED}{number}").output(0)
+
+
+def _held(value: Any) -> Any:
+    """The same value by a convolution with ones, channel by channel, which keeps the plugin to its layout."""
+    from openvino import opset13 as make
+
+    shape = value.get_partial_shape()
+    n_space = shape.rank.get_length() - 2
+    ones = np.ones((shape[1].get_length(), 1, 1, *[1] * n_space), dtype=value.get_element_type().to_dtype())
+    steps, pads = [1] * n_space, [0] * n_space
+    return make.group_convolution(value, make.constant(ones), steps, pads, pads, steps).output(0)
+
+
+def _is_sum(op: Any) -> bool:
+    """Whether an op adds two values that are computed, or is an elementwise op behind such a one."""
+    while op.get_type_name() in _ELEMENTWISE:
+        computed = [v.get_node() for v in op.input_values() if v.get_node().get_type_name() != "Constant"]
+        if len(computed) > 1:
+            return bool(op.get_type_name() == "Add")
+        if not computed:
+            return False
+        op = computed[0]
+    return False
 
 
 def joined(op: Any, read: Mapping[int, Any]) -> ChannelsLast | None:

@@ -6,7 +6,7 @@ that reads them, so they never cross.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from placewright.errors import InputError
@@ -17,7 +17,6 @@ from placewright.execute.openvino_layout import (
     joined,
     name_of,
     permuted_shape,
-    values_channels_last,
 )
 from placewright.execute.stages import Source, find_segments, in_planned_order
 from placewright.text import shown
@@ -92,13 +91,13 @@ def model_segments(
 
 
 def split_model(
-    model: Any, placed: Mapping[str, str], segment_of: Mapping[str, int], *, channels_last: bool = False
+    model: Any, placed: Mapping[str, str], segment_of: Mapping[str, int], is_last: Collection[Value] = ()
 ) -> SplitModel:
     """Cut a clone of the model along its segments; the model itself is left as it is.
 
-    With ``channels_last`` tensors between convolutions cross in that layout; the model's own results do not.
+    Values in ``is_last`` cross with their channels as the last dimension; results of the model are as they were.
     """
-    cut = _Cut(model.clone(), segment_of, channels_last)
+    cut = _Cut(model.clone(), segment_of, is_last)
     for op in cut.ops:
         cut.separate(op)
     results = tuple(cut.source_of(r.input_value(0)) for r in cut.results)
@@ -108,12 +107,11 @@ def split_model(
 class _Cut:
     """A model on its way to being several."""
 
-    def __init__(self, model: Any, segment_of: Mapping[str, int], channels_last: bool) -> None:
-        ordered = list(model.get_ordered_ops())
+    def __init__(self, model: Any, segment_of: Mapping[str, int], is_last: Collection[Value]) -> None:
         self._segment_of = segment_of
-        self.ops = [op for op in ordered if op.get_friendly_name() in segment_of]
+        self.ops = [op for op in model.get_ordered_ops() if op.get_friendly_name() in segment_of]
         self.results = model.get_results()
-        self._is_last = values_channels_last(ordered) if channels_last else set()
+        self._is_last = is_last
         n_segments = max(segment_of.values(), default=-1) + 1
         self._members: list[list[str]] = [[] for _ in range(n_segments)]
         self._parameters: list[list[Any]] = [[] for _ in range(n_segments)]

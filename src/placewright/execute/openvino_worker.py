@@ -11,6 +11,17 @@ from typing import Any
 from placewright.execute.child import Child, as_bytes, parent_connection
 
 
+class WorkerModel:
+    """A sub-model compiled in a child, with the part of a compiled model's interface that executors use."""
+
+    def __init__(self, child: Child, model: Any, properties: Mapping[str, Any]) -> None:
+        self._request = WorkerRequest(child, model, properties)
+
+    def create_infer_request(self) -> WorkerRequest:
+        """The only one."""
+        return self._request
+
+
 class WorkerRequest:
     """A sub-model compiled in a child, with the part of an infer request's interface that executors use."""
 
