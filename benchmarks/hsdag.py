@@ -172,16 +172,17 @@ def time_table(rows: Rows) -> None:
 def execution_search(rows: Rows, evaluations: int = 300) -> None:
     """Search by real execution on a core in f32 and one in bf16; go on after a stop by running the same command."""
     from placewright.execute.live import open_live
+    from placewright.execute.measured import measurement_context
     from placewright.execute.memo import Memo
     from placewright.execute.run import run_placement
-    from placewright.placers.learned.rewards import MeasuredRewards, measurement_context
+    from placewright.placers.learned.rewards import MeasuredRewards
 
     model, cluster = f"zoo:{rows.only or 'resnet-50'}", "cores:f32+bf16"
     live = open_live(model, "openvino")
     problem = load(live.graph, cluster=cluster, execution="overlap")
     if not rows.wants(part="execution", model=model):
         return
-    memo = Memo(rows.path.with_suffix(".sqlite"), measurement_context(problem, live))
+    memo = Memo(rows.path.with_suffix(".sqlite"), measurement_context(live, problem))
     rewards = MeasuredRewards(problem, live, memo, should_stop=lambda: time.monotonic() > rows._until)
     began = time.perf_counter()
     placement = get_placer("hsdag", rewards=lambda _: rewards).place(problem, Budget(3600.0, evaluations), 0)

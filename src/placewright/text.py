@@ -53,9 +53,22 @@ def time_text(value: float, unit: str = "s") -> str:
         return "—"
     if unit != "s":
         return f"{value:.6g}"
-    magnitude = abs(value)
+    factor, prefixed = _time_unit(value)
+    return f"{value * factor:.4g} {prefixed}"
+
+
+def interval_text(low_s: float, high_s: float) -> str:
+    """Return both ends of an interval of durations, in one unit.
+
+    >>> interval_text(0.02427, 0.02588)
+    '24.27 to 25.88 ms'
+    """
+    factor, prefixed = _time_unit(high_s)
+    return f"{low_s * factor:.4g} to {high_s * factor:.4g} {prefixed}"
+
+
+def _time_unit(value_s: float) -> tuple[float, str]:
+    magnitude = abs(value_s)
     if magnitude >= 1 or magnitude == 0:
-        return f"{value:.4g} s"
-    if magnitude >= 1e-3:
-        return f"{value * 1e3:.4g} ms"
-    return f"{value * 1e6:.4g} us"
+        return 1.0, "s"
+    return (1e3, "ms") if magnitude >= 1e-3 else (1e6, "us")

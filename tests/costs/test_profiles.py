@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import placewright as pw
 from placewright import profile_file
 from placewright.cli.main import run
+from placewright.cli.profile import doubts
 from placewright.graph import OpGraph
 from placewright.profile import (
     Calibration,
@@ -70,6 +71,18 @@ def test_a_calibration_that_orders_placements_wrongly_is_kept(tmp_path: Path) ->
     poor = Calibration(10, 1e-5, 1e-9, 0.3, 0.2, rank_correlation=-0.37)
     profile_of(zoo_graph("chain?ops=4"), calibration=poor).save(tmp_path / "p.json")
     assert Profile.load(tmp_path / "p.json").calibration == poor
+
+
+def test_what_was_measured_on_a_busy_machine_is_doubted() -> None:
+    fine = profile_of(zoo_graph("chain?ops=4"), calibration=Calibration(10, 1e-5, 1e-9, 0.3, 0.02, 0.9))
+    assert list(doubts(fine)) == []
+    useless = replace(fine, calibration=Calibration(10, 1e-5, 1e-9, 0.3, 0.1, rank_correlation=0.01))
+    (doubt,) = doubts(useless)
+    assert "calibration is of little use" in doubt
+    assert "rank correlation of 0.01" in doubt
+    wide = replace(fine, measurements={"gpu": replace(MEASUREMENT, whole_spread_s=0.1), "cpu": MEASUREMENT})
+    (doubt,) = doubts(wide)
+    assert "'gpu' took 500 ms give or take 20%" in doubt
 
 
 def test_a_profile_of_another_model_is_refused_naming_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

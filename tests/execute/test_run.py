@@ -14,10 +14,11 @@ import placewright as pw
 from placewright.cli.main import run as command_line
 from placewright.cluster import Cluster
 from placewright.execute.live import Devices, Executor, open_live
+from placewright.execute.measured import measurement_context
 from placewright.execute.memo import Memo
 from placewright.execute.run import run_placement
 from placewright.placement import checked_placement
-from placewright.placers.learned.rewards import MeasuredRewards, measurement_context
+from placewright.placers.learned.rewards import MeasuredRewards
 
 pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 MODEL = "zoo:inception-v3?image=80"
@@ -117,9 +118,9 @@ def test_hetero_rewards_are_measured_and_remembered_apart(tmp_path: Path) -> Non
     pytest.importorskip("openvino")
     problem = pw.load(MODEL, cluster="cores:2", execution="sequential")
     by_hetero, by_us = open_live(MODEL, "openvino-hetero"), open_live(MODEL, "openvino")
-    assert measurement_context(problem, by_hetero) != measurement_context(problem, by_us)
+    assert measurement_context(by_hetero, problem) != measurement_context(by_us, problem)
     rewards = MeasuredRewards(
-        problem, by_hetero, Memo(tmp_path / "memo.sqlite", measurement_context(problem, by_hetero))
+        problem, by_hetero, Memo(tmp_path / "memo.sqlite", measurement_context(by_hetero, problem))
     )
     rows = np.zeros((2, problem.n_ops), dtype=np.int32)
     rows[1, problem.n_ops // 2 :] = 1

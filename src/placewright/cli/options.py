@@ -107,11 +107,12 @@ def measured_rewards(model: str, runtime: str, memo: Path) -> Any:
 
     def make(problem: Problem) -> Any:
         from placewright.execute.live import open_live
+        from placewright.execute.measured import measurement_context
         from placewright.execute.memo import Memo
-        from placewright.placers.learned.rewards import MeasuredRewards, measurement_context
+        from placewright.placers.learned.rewards import MeasuredRewards
 
         live = open_live(model, runtime)
-        return MeasuredRewards(problem, live, Memo(memo, measurement_context(problem, live)))
+        return MeasuredRewards(problem, live, Memo(memo, measurement_context(live, problem)))
 
     return make
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,10 @@ from placewright.cli import options as o
 from placewright.cli.guidance import next_steps
 from placewright.errors import InputError
 from placewright.text import shown, time_text
+
+WIDE_SPREAD = 0.1  # half of the 95% interval of a median, as a share of it
+# Between equal devices most placements take nearly the same time, so a correlation of 0.6 is nothing unusual.
+LARGE_ERROR, LOW_CORRELATION = 0.15, 0.3
 
 if TYPE_CHECKING:
     from placewright.cluster import Cluster, DeviceKind
@@ -70,12 +74,31 @@ def profile(
         raise InputError("measuring needs one MODEL, --cluster and -o FILE")
     finding = _measured(model[0], cluster, output, runtime, kinds, repeats, shape or [], resume, calibrate, quiet)
     _show([finding.profile], as_json, quiet)
+    for doubt in doubts(finding.profile):
+        typer.echo(f"placewright: {doubt}; measure again when the machine is idle", err=True)
     if finding.is_complete and not (as_json or quiet):
         words = ["place", model[0], "--cluster", cluster, "--profile", output, "-o", "placement.json"]
         next_steps(("place by what was measured", words))
     if not finding.is_complete:
         typer.echo(f"placewright: stopped; {shown(output, 200)} holds what was measured, --resume continues", err=True)
         raise typer.Exit(130)
+
+
+def doubts(profile: Profile) -> Iterator[str]:
+    """Signs that something else was running meanwhile."""
+    for kind, m in profile.measurements.items():
+        if m.whole_spread_s > WIDE_SPREAD * m.whole_s:
+            yield (
+                f"runs of the whole model on '{shown(kind)}' took {time_text(m.whole_s)} give or take "
+                f"{m.whole_spread_s / m.whole_s:.0%} (usual: less than {WIDE_SPREAD:.0%})"
+            )
+    c = profile.calibration
+    if c is not None and (c.error_after > LARGE_ERROR or c.rank_correlation < LOW_CORRELATION):
+        yield (
+            "the calibration is of little use: with it predictions of executed placements are "
+            f"{c.error_after:.0%} off in the median (usual: less than {LARGE_ERROR:.0%}), with a rank correlation of "
+            f"{c.rank_correlation:.2f} (usual: more than {LOW_CORRELATION:g})"
+        )
 
 
 def _measured(

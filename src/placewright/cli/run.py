@@ -134,19 +134,23 @@ def _show_bisection(found: Any, cluster: Cluster, as_json: bool) -> None:
 def _show(result: Any) -> None:
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from placewright.execute.run import PLACED
-    from placewright.text import shown, time_text
+    from placewright.text import interval_text, shown, time_text
 
     console = Console()
-    table = Table(title=None)
-    for heading in ("", "median", "95% interval", "per second", "this placement is"):
-        table.add_column(heading, justify="left" if heading in ("", "this placement is") else "right")
+    table = Table(
+        "", *(Column(h, justify="right") for h in ("median", "95% interval", "a second")), "this placement is"
+    )
     for name, timing in sorted(result.timings.items(), key=lambda item: item[1].median_s):
-        interval = f"{time_text(timing.low_s)} to {time_text(timing.high_s)}"
-        verdict = "" if name == PLACED else str(result.against(name))
-        table.add_row(escape(shown(name)), time_text(timing.median_s), interval, f"{1 / timing.median_s:.1f}", verdict)
+        table.add_row(
+            escape(shown(name)),
+            time_text(timing.median_s),
+            interval_text(timing.low_s, timing.high_s),
+            f"{1 / timing.median_s:.1f}",
+            "" if name == PLACED else result.against(name).brief,
+        )
     console.print(table)
     off = result.measured.median_s / result.predicted_s - 1 if result.predicted_s else 0.0
     console.print(

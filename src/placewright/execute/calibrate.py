@@ -19,7 +19,7 @@ from placewright.costs.measure.copies import COPY_SIZES_BYTES
 from placewright.evaluate import evaluate_many
 from placewright.execute.diverse import diverse_placements
 from placewright.execute.live import Executor, LiveModel
-from placewright.execute.measure import Timing, measure_in_turns
+from placewright.execute.measure import SETTLING_RUNS, Timing, measure_in_turns
 from placewright.execute.placed import start_placement
 from placewright.placement import checked_placement
 from placewright.problem import Problem
@@ -77,7 +77,7 @@ def execute_placements(
         executors = [start_placement(live, placement) for placement in together]
         try:
             variants = {str(i): _bound(e, live.inputs) for i, e in enumerate(executors)}
-            timings += list(measure_in_turns(variants, repeats, warm_up).values())
+            timings += list(measure_in_turns(variants, repeats, warm_up, settling_runs=SETTLING_RUNS).values())
         finally:
             for executor in executors:
                 executor.close()

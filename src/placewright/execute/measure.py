@@ -9,6 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+# Runs before one that counts, where variants differ in the devices they use: a core that the variant before left idle
+# comes back slowly, by up to a fifth of a run of some 25 ms, and no variant is to pay for another.
+SETTLING_RUNS = 1
 _RESAMPLES = 2000
 CONFIDENCE = 0.95
 
@@ -39,8 +42,14 @@ class Comparison(NamedTuple):
     def __str__(self) -> str:
         if not self.is_real:
             return f"no difference beyond noise ({self.low:+.1%} to {self.high:+.1%})"
-        word = "faster" if self.gain > 0 else "slower"
-        return f"{abs(self.gain):.1%} {word} ({self.low:+.1%} to {self.high:+.1%})"
+        return f"{self.brief} ({self.low:+.1%} to {self.high:+.1%})"
+
+    @property
+    def brief(self) -> str:
+        """The same without the interval."""
+        if not self.is_real:
+            return "the same within noise"
+        return f"{abs(self.gain):.1%} {'faster' if self.gain > 0 else 'slower'}"
 
 
 def measure_in_turns(

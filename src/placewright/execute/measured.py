@@ -15,7 +15,7 @@ from placewright.budget import Budget, Incumbent, Progress
 from placewright.costs.machine import machine_text
 from placewright.errors import PlacewrightError
 from placewright.execute.live import LiveModel, runtime_package
-from placewright.execute.measure import compare, measure_in_turns, timing
+from placewright.execute.measure import SETTLING_RUNS, compare, measure_in_turns, timing
 from placewright.execute.memo import Measurement, Memo, context_key, placement_key
 from placewright.execute.pipeline import run_pipeline
 from placewright.execute.placed import live_devices, live_stages, planned_starts, start_placement
@@ -118,11 +118,11 @@ class MeasuredEvaluator:
                     self.memo.add(key, Measurement((), f"{type(error).__name__}: {error}"[:500]))
             ready = {key: run for key, (run, _) in started.items() if not self._failed(key)}
             missing = max((samples - len((self.memo.find(k) or Measurement(())).samples_s) for k in ready), default=0)
-            per_run = _STREAM if self.problem.execution == "pipeline" else 1
+            per_run, settling = (_STREAM, 0) if self.problem.execution == "pipeline" else (1, SETTLING_RUNS)
             for done in range(missing):
                 if done and self._should_stop():
                     return
-                for key, t in measure_in_turns(ready, 1, 0, seed=done).items():
+                for key, t in measure_in_turns(ready, 1, 0, settling_runs=settling, seed=done).items():
                     self.memo.add(key, Measurement((float(t.samples_s[0]) / per_run,)))
         finally:
             for _, close in started.values():
@@ -183,6 +183,7 @@ def measurement_context(live: LiveModel, problem: Problem) -> str:
         devices=[[n, k.runtime_device, k.threads, k.precision, k.instruction_set] for n, k in devices],
         machine=machine_text(),
         execution=problem.execution,
+        settling_runs=SETTLING_RUNS,
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from placewright.cluster import Cluster
 from placewright.errors import InputError
 from placewright.execute.live import Executor, LiveModel
-from placewright.execute.measure import Comparison, Timing, compare, measure_in_turns, timing
+from placewright.execute.measure import SETTLING_RUNS, Comparison, Timing, compare, measure_in_turns, timing
 from placewright.execute.outputs import OutputError, difference
 from placewright.execute.pipeline import PipelineRun, StageTimes, run_copies, run_pipeline
 from placewright.execute.placed import live_stages, start_placement
@@ -106,7 +106,7 @@ def run_placement(
             reference = within(live.inputs) if reference is None else reference
             variants[name] = _bound(within, live.inputs)
         errors = _output_errors(ours(live.inputs), reference)
-        timings = measure_in_turns(variants, repeats, warm_up, should_stop=should_stop)
+        timings = measure_in_turns(variants, repeats, warm_up, settling_runs=SETTLING_RUNS, should_stop=should_stop)
         return RunResult(
             runtime=live.runtime,
             predicted_s=placement.value,

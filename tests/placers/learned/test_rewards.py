@@ -17,7 +17,7 @@ from placewright.api import load
 from placewright.budget import Budget
 from placewright.execute.memo import Memo
 from placewright.placers import get_placer
-from placewright.placers.learned.rewards import MeasuredRewards, measurement_context
+from placewright.placers.learned.rewards import MeasuredRewards
 from placewright.problem import Problem
 
 
@@ -63,7 +63,7 @@ def test_what_was_measured_is_not_run_again(problem: Problem, tmp_path: Path) ->
     runtime = FakeRuntime(problem)
     live = runtime.live()
     rows = np.stack([np.zeros(problem.n_ops), np.ones(problem.n_ops), np.zeros(problem.n_ops)]).astype(np.int32)
-    with Memo(tmp_path / "memo.sqlite", measurement_context(problem, live)) as memo:
+    with Memo(tmp_path / "memo.sqlite", "here") as memo:
         rewards = MeasuredRewards(problem, live, memo)
         first = rewards.judge(rows)
         assert len(runtime.started) == 2

@@ -101,7 +101,7 @@ class MeasuredRewards:
         The least of many noisy times is too good to be true. A candidate wins only if it is faster than the best
         single device beyond noise. Returns the placement and its median time.
         """
-        from placewright.execute.measure import compare, measure_in_turns
+        from placewright.execute.measure import SETTLING_RUNS, compare, measure_in_turns
 
         executors: dict[str, Any] = {}
         try:
@@ -109,7 +109,7 @@ class MeasuredRewards:
                 executors[str(i)] = self._live.start(self._devices(row), self.problem.cluster, None)
             inputs = self._live.inputs
             variants = {name: lambda run=run: run(inputs) for name, run in executors.items()}
-            timings = measure_in_turns(variants, repeats, self._warm_up)
+            timings = measure_in_turns(variants, repeats, self._warm_up, settling_runs=SETTLING_RUNS)
         finally:
             for executor in executors.values():
                 executor.close()
@@ -157,20 +157,6 @@ class MeasuredRewards:
             return tuple(samples)
         finally:
             executor.close()
-
-
-def measurement_context(problem: Problem, live: Any) -> str:
-    """The key under which measurements of a model on a cluster's devices can be compared."""
-    import platform
-
-    from placewright.execute.memo import context_key
-    from placewright.profile import graph_fingerprint
-
-    kinds = [[k.name, k.runtime_device, k.threads, k.precision] for k in problem.cluster.kinds]
-    devices = [[d.name, d.kind] for d in problem.cluster.devices]
-    return context_key(
-        model=graph_fingerprint(live.graph), runtime=live.runtime, kinds=kinds, devices=devices, host=platform.node()
-    )
 
 
 def ways_left(problem: Problem, rows: IntArray) -> FloatArray:
