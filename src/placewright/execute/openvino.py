@@ -201,15 +201,7 @@ class SplitRun:
         placed = whole_placement(model, device_of_name)
         segment_of = model_segments(model, placed, start_order)
         began = time.perf_counter()
-        is_last = self._compiler.crossing_channels_last(model)
-        kept: set[Value] = set()
-        while True:
-            self.split: SplitModel = split_model(model, placed, segment_of, is_last - kept)
-            compiled = [self._compiler.compiled(s.model, s.device) for s in self.split.segments]
-            found = set().union(*(kept_transpositions(c) for c in compiled)) if is_last else set()
-            if not found:
-                break
-            kept |= found
+        self.split, compiled = self._compiled(model, placed, segment_of)
         self._requests = [c.create_infer_request() for c in compiled]
         self.compile_s = time.perf_counter() - began
         self._bind_tensors()
@@ -246,6 +238,24 @@ class SplitRun:
         self._dataflow.close()
         self._compiler.close()
 
+    def _compiled(
+        self, model: Any, placed: Mapping[str, str], segment_of: Mapping[str, int]
+    ) -> tuple[SplitModel, list[Any]]:
+        """The model cut and compiled; what the plugin would really transpose crosses as it is."""
+        is_last = self._compiler.crossing_channels_last(model)
+        compiled: dict[tuple[int, frozenset[Value]], Any] = {}
+        while True:
+            split = split_model(model, placed, segment_of, is_last)
+            keys = [(number, segment.is_last) for number, segment in enumerate(split.segments)]
+            kept: set[Value] = set()
+            for key, segment in zip(keys, split.segments, strict=True):
+                if key not in compiled:
+                    compiled[key] = self._compiler.compiled(segment.model, segment.device)
+                    kept |= kept_transpositions(compiled[key]) if segment.is_last else set()
+            if not kept:
+                return split, [compiled[key] for key in keys]
+            is_last = is_last - kept
+
     def _result(self, source: Source, inputs: list[Any]) -> NDArray[Any]:
         if source.part < 0:
             return np.array(inputs[source.number].data)
@@ -281,13 +291,15 @@ def call_overhead_s(setups: Mapping[str, DeviceSetup], device: str) -> float:
 def staged_openvino(
     model: Any, device_of_name: Mapping[str, str], stage_of_name: Mapping[str, int], setups: Mapping[str, DeviceSetup]
 ) -> StagedModel:
-    """The model as one sub-model per stage that has something to compute."""
+    """The model as one sub-model per stage that has something to compute.
+
+    Tensors cross as the model has them: there are few, and stages of the same cut can be compared on any devices.
+    """
     compiler = Compiler(setups)
     placed = whole_placement(model, device_of_name)
     stage_of = {n: stage_of_name[n] for n in model_segments(model, placed)}
     number = {stage: i for i, stage in enumerate(sorted(set(stage_of.values())))}
-    stages = {n: number[stage] for n, stage in stage_of.items()}
-    split = split_model(model, placed, stages, compiler.crossing_channels_last(model))
+    split = split_model(model, placed, {n: number[stage] for n, stage in stage_of.items()})
 
     def compiled(segment: Segment) -> Callable[[list[Any]], list[Any]]:
         import openvino as ov

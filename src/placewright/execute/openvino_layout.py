@@ -9,7 +9,7 @@ would take the parameter's; an identity convolution before them keeps the plugin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ def computes_channels_last(compile_model: Callable[[Any], Any]) -> bool:
 
     first = make.relu(convolution(ChannelsLast(image.output(0)).usual))
     second = make.add(convolution(first), first)
-    results = [make.result(channels_last(op.output(0))) for op in (first, second)]
+    results = [make.result(channels_last(op.output(0), ())) for op in (first, second)]
     nodes = list(compile_model(ov.Model(results, [image], "probe")).get_runtime_model().get_ordered_ops())
     layouts = {_information(node, "outputLayouts") for node in nodes if _kind(node) == "Convolution"}
     return layouts == {"acdb"} and not any(_kind(node) == "Transpose" for node in nodes)
@@ -74,6 +74,8 @@ def _information(node: Any, key: str) -> str:
 
 def values_channels_last(ops: Sequence[Any]) -> set[Value]:
     """The values that lie channels last in an uncut model: results of convolutions, and what keeps their layout."""
+    import openvino as ov
+
     found: set[Value] = set()
     for op in ops:
         kind = op.get_type_name()
@@ -83,7 +85,7 @@ def values_channels_last(ops: Sequence[Any]) -> set[Value]:
         shape, rank = value.get_partial_shape(), value.get_partial_shape().rank
         if rank.is_dynamic or rank.get_length() not in _RANKS or shape[1].is_dynamic:
             continue
-        if not value.get_element_type().is_real():
+        if value.get_element_type() != ov.Type.f32:
             continue
         keeps = kind in _KEEPING and any(name_of(v) in found for v in op.input_values())
         if kind == _JOINING and not _joins_channels(op):
@@ -134,14 +136,14 @@ def permuted_shape(shape: Any) -> Any:
     return ov.PartialShape([dimensions[0], *dimensions[2:], dimensions[1]])
 
 
-def channels_last(value: Any) -> Any:
-    """The value with its channels as the last dimension."""
+def channels_last(value: Any, is_fixed: Collection[str]) -> Any:
+    """The value with its channels as the last dimension; ``is_fixed`` names what is computed from constants alone."""
     from openvino import opset13 as make
 
     rank = value.get_partial_shape().rank.get_length()
     name, number = name_of(value)
     # Behind a sum that is fused into a convolution the plugin would really transpose.
-    given = _held(value) if _is_sum(value.get_node()) else value
+    given = _held(value) if _is_sum(value.get_node(), is_fixed) else value
     order = np.array([0, *range(2, rank), 1])
     return make.transpose(given, order, name=f"{name}{_TRANSPOSED}{number}").output(0)
 
@@ -152,15 +154,16 @@ def _held(value: Any) -> Any:
 
     shape = value.get_partial_shape()
     n_space = shape.rank.get_length() - 2
-    ones = np.ones((shape[1].get_length(), 1, 1, *[1] * n_space), dtype=value.get_element_type().to_dtype())
+    ones = np.ones((shape[1].get_length(), 1, 1, *[1] * n_space), dtype=np.float32)
     steps, pads = [1] * n_space, [0] * n_space
     return make.group_convolution(value, make.constant(ones), steps, pads, pads, steps).output(0)
 
 
-def _is_sum(op: Any) -> bool:
+def _is_sum(op: Any, is_fixed: Collection[str]) -> bool:
     """Whether an op adds two values that are computed, or is an elementwise op behind such a one."""
     while op.get_type_name() in _ELEMENTWISE:
-        computed = [v.get_node() for v in op.input_values() if v.get_node().get_type_name() != "Constant"]
+        inputs = [v.get_node() for v in op.input_values()]
+        computed = [node for node in inputs if node.get_friendly_name() not in is_fixed]
         if len(computed) > 1:
             return bool(op.get_type_name() == "Add")
         if not computed:

@@ -29,6 +29,7 @@ class Segment(NamedTuple):
     model: Any  # openvino.Model
     op_names: tuple[str, ...]
     sources: tuple[Source, ...]  # one per input of the sub-model
+    is_last: frozenset[Value] = frozenset()  # what crosses its borders channels last
 
 
 class SplitModel(NamedTuple):
@@ -108,14 +109,17 @@ class _Cut:
     """A model on its way to being several."""
 
     def __init__(self, model: Any, segment_of: Mapping[str, int], is_last: Collection[Value]) -> None:
+        ordered = list(model.get_ordered_ops())
         self._segment_of = segment_of
-        self.ops = [op for op in model.get_ordered_ops() if op.get_friendly_name() in segment_of]
+        self._is_fixed = computed_from_constants(ordered)
+        self.ops = [op for op in ordered if op.get_friendly_name() in segment_of]
         self.results = model.get_results()
         self._is_last = is_last
         n_segments = max(segment_of.values(), default=-1) + 1
         self._members: list[list[str]] = [[] for _ in range(n_segments)]
         self._parameters: list[list[Any]] = [[] for _ in range(n_segments)]
         self._sources: list[list[Source]] = [[] for _ in range(n_segments)]
+        self._read_last: list[set[Value]] = [set() for _ in range(n_segments)]
         self._outputs: list[dict[tuple[Value, bool], Any]] = [{} for _ in range(n_segments)]
         self._model_inputs = {p.get_friendly_name(): i for i, p in enumerate(model.get_parameters())}
         self._stand_ins: dict[tuple[Value, int], Any] = {}
@@ -157,7 +161,8 @@ class _Cut:
         for s, members in enumerate(self._members):
             results = [make.result(self._output(*key, value)) for key, (_, value) in self._outputs[s].items()]
             model = ov.Model(results, self._parameters[s], f"{model_name}.{s}")
-            yield Segment(placed[members[0]], model, tuple(members), tuple(self._sources[s]))
+            crossing = self._read_last[s] | {name for name, is_last in self._outputs[s] if is_last}
+            yield Segment(placed[members[0]], model, tuple(members), tuple(self._sources[s]), frozenset(crossing))
 
     def _read(self, value: Any, here: int) -> Any:
         """What stands in a segment for a value that is not made there as it is, None for others."""
@@ -182,6 +187,7 @@ class _Cut:
             value.get_element_type(),
             name=f"{value.get_node().get_friendly_name()}.in",
         )
+        self._read_last[here] |= {name_of(value)} if is_last else set()
         self._parameters[here].append(parameter)
         self._sources[here].append(self.source_of(value, is_last=is_last))
         return ChannelsLast(parameter.output(0)) if is_last else parameter.output(0)
@@ -189,7 +195,7 @@ class _Cut:
     def _output(self, name: Value, is_last: bool, value: Any) -> Any:
         if name in self._joined:
             return self._joined[name].value if is_last else self._joined[name].usual
-        return channels_last(value) if is_last else value
+        return channels_last(value, self._is_fixed) if is_last else value
 
     def _lies_last_in(self, here: int, value: Any) -> bool:
         """Whether a segment makes the value itself, channels last."""
