@@ -93,7 +93,7 @@ def line(result: dict[str, Any]) -> str:
 
 
 def scatter(results: dict[str, Any], size: int = 460, edge: int = 54) -> str:
-    """One point per placement: calibrated ones filled, those without calibration as rings."""
+    """One point per placement: predictions with calibration filled, those without as rings."""
     largest_ms = 1.08e3 * max(max(r["measured_s"] + r["predicted_after_s"]) for r in results.values())
 
     def x(ms: float) -> float:
@@ -121,10 +121,10 @@ def scatter(results: dict[str, Any], size: int = 460, edge: int = 54) -> str:
                 parts.append(f'<circle cx="{x(m * 1e3):.1f}" cy="{y(p * 1e3):.1f}" r="3" {style}/>')
         text = (
             f"{name}: rank correlation {r['rank_correlation_after']:.2f}, median error {r['median_error_after']:.1%} "
-            f"(rings: {r['median_error_before']:.1%} before calibration)"
+            f"(rings: {r['median_error_before']:.1%})"
         )
         parts.append(f'<circle cx="16" cy="{size + 22 * i + 6}" r="4" fill="{colour}"/>')
-        parts.append(f'<text x="26" y="{size + 22 * i + 10}" font-size="11">{text}</text>')
+        parts.append(f'<text x="26" y="{size + 22 * i + 10}" font-size="10">{text}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

@@ -140,9 +140,8 @@ def _show(result: Any) -> None:
     from placewright.text import interval_text, shown, time_text
 
     console = Console()
-    table = Table(
-        "", *(Column(h, justify="right") for h in ("median", "95% interval", "a second")), "this placement is"
-    )
+    numbers = (Column(h, justify="right", no_wrap=True) for h in ("median", "95% interval", "a second"))
+    table = Table("", *numbers, Column("this placement is", no_wrap=True))
     for name, timing in sorted(result.timings.items(), key=lambda item: item[1].median_s):
         table.add_row(
             escape(shown(name)),

@@ -48,7 +48,7 @@ class Comparison(NamedTuple):
     def brief(self) -> str:
         """The same without the interval."""
         if not self.is_real:
-            return "the same within noise"
+            return "same within noise"
         return f"{abs(self.gain):.1%} {'faster' if self.gain > 0 else 'slower'}"
 
 
