@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from placewright.execute import openvino as runtime
 from placewright.execute.openvino import Compiler, SplitRun, core_setup
-from placewright.execute.openvino_layout import values_channels_last
+from placewright.execute.openvino_layout import kept_transpositions, values_channels_last
 from placewright.execute.openvino_split import model_segments, split_model, whole_placement
 
 ov = pytest.importorskip("openvino", reason="the extra 'openvino' is not installed")
@@ -109,6 +109,16 @@ def test_what_lies_channels_last_is_known_from_the_graph() -> None:
     model = ov.Model([op.result(flat), op.result(high)], [x], "m")
     found = {name for name, _ in values_channels_last(list(model.get_ordered_ops()))}
     assert found == {"conv", "relu", "joined in channels"}
+
+
+def test_transpositions_of_the_model_itself_are_not_taken_for_ours() -> None:
+    from openvino import opset13 as op
+
+    x = op.parameter([2, 3, 4, 5], np.float32, name="x")
+    order = np.array([0, 3, 2, 1])
+    turned = [op.transpose(x, order, name=name) for name in ("t", "conv.channels_last.x,y", ".channels_last.0")]
+    model = ov.Model([op.result(op.add(turned[0], op.add(turned[1], turned[2])))], [x], "m")
+    assert kept_transpositions(ov.Core().compile_model(model, "CPU")) == set()
 
 
 def changes_of_layout(split: Any) -> list[str]:

@@ -58,8 +58,8 @@ def kept_transpositions(compiled: Any) -> set[Value]:
     for node in compiled.get_runtime_model().get_ordered_ops():
         if _kind(node) == "Transpose":
             for name in _information(node, "originalLayersNames").split(","):
-                value, is_ours, number = name.rpartition(_TRANSPOSED)
-                found |= {(value, int(number))} if is_ours else set()
+                value, _, number = name.rpartition(_TRANSPOSED)
+                found |= {(value, int(number))} if value and number.isdecimal() else set()
     return found
 
 
