@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import openvino
 import torch
 
+from placewright.frontends.openvino_conversion import convert_silently
 from placewright.frontends.registry import read_model
 from placewright.graph import OpGraph
 from placewright.reductions.colocate import colocation_groups, op_pairs
@@ -55,7 +56,7 @@ def converted(module: Any, inputs: tuple[Any, ...]) -> Any:
         # Shapes known at conversion, so that what computes shapes is folded away. Exported, not traced: tracing lets
         # one constant be index and axis of a Gather.
         shapes = [openvino.PartialShape(list(example.shape)) for example in inputs]
-        return openvino.convert_model(torch.export.export(module.eval(), inputs), input=shapes)
+        return convert_silently(torch.export.export(module.eval(), inputs), input=shapes)
 
 
 def main() -> None:

@@ -93,10 +93,12 @@ def exported_model(name: str, folder: Path) -> Exports:
     module.eval()
     program = torch.export.export(module, inputs)
     torch.export.save(program, folder / f"{name}.pt2")
+    from placewright.frontends.openvino_conversion import convert_silently
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(module, inputs, folder / f"{name}.onnx", dynamo=False)
-        converted = openvino.convert_model(module, example_input=inputs)
+        converted = convert_silently(module, example_input=inputs)
     converted.reshape({n: list(i.shape) for n, i in enumerate(inputs)})
     openvino.save_model(converted, folder / f"{name}.xml", compress_to_fp16=False)
     paths = (folder / f"{name}.{suffix}" for suffix in ("xml", "onnx", "pt2"))

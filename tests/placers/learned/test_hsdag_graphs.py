@@ -15,6 +15,7 @@ openvino = pytest.importorskip("openvino")
 from placewright.api import load  # noqa: E402
 from placewright.execute.live import devices_by_name  # noqa: E402
 from placewright.execute.openvino import read_affinities, write_affinities  # noqa: E402
+from placewright.frontends.openvino_conversion import convert_silently  # noqa: E402
 from placewright.placers.learned.features import Blocks, Vocabulary, node_features  # noqa: E402
 from placewright.placers.learned.groups import GroupGraph  # noqa: E402
 from placewright.placers.learned.network import StructureNet  # noqa: E402
@@ -47,7 +48,7 @@ def converted(reference: str, folder: Path) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         shapes = [openvino.PartialShape(list(x.shape)) for x in inputs]
-        live = openvino.convert_model(torch.export.export(module.eval(), inputs), input=shapes)
+        live = convert_silently(torch.export.export(module.eval(), inputs), input=shapes)
     openvino.save_model(live, path, compress_to_fp16=True)
     return path
 

@@ -65,6 +65,7 @@ def _with_children(source: Source, model: str, shapes: Mapping[str, tuple[int, .
 
 
 def _zoo_source(reference: str, runtime: str) -> Source:
+    from placewright.frontends.openvino_conversion import convert_silently
     from placewright.zoo import zoo_graph, zoo_module
 
     graph = zoo_graph(reference)
@@ -73,9 +74,7 @@ def _zoo_source(reference: str, runtime: str) -> Source:
     if graph.is_backward.any():
         raise InputError(f"zoo:{shown(reference)}: OpenVINO does not train: measure it with --runtime torch")
     module, inputs = zoo_module(reference)
-    import openvino as ov
-
-    model = ov.convert_model(module, example_input=inputs)
+    model = convert_silently(module, example_input=inputs)
     model.reshape({port: tuple(x.shape) for port, x in zip(model.inputs, inputs, strict=True)})
     return Source(graph, runtime, _openvino_maker(model, [x.numpy() for x in inputs], graph))
 
