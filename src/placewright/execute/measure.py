@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Runs before one that counts, where variants differ in the devices they use: a core that the variant before left idle
-# comes back slowly, by up to a fifth of a run of some 25 ms, and no variant is to pay for another.
+# comes back slowly (a run of 25 ms on two cores took 33 after one on a single core, and after idling), and no variant
+# is to pay for another.
 SETTLING_RUNS = 1
 _RESAMPLES = 2000
 CONFIDENCE = 0.95
