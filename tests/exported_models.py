@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from placewright.frontends.openvino_conversion import convert_silently
+
 
 @dataclass(frozen=True)
 class Exports:
@@ -93,8 +95,6 @@ def exported_model(name: str, folder: Path) -> Exports:
     module.eval()
     program = torch.export.export(module, inputs)
     torch.export.save(program, folder / f"{name}.pt2")
-    from placewright.frontends.openvino_conversion import convert_silently
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(module, inputs, folder / f"{name}.onnx", dynamo=False)

@@ -84,16 +84,11 @@ def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveMod
     import openvino as ov
 
     from placewright.execute.openvino import SplitRun, call_overhead_s, staged_openvino
-    from placewright.frontends.openvino_conversion import convert_silently
+    from placewright.frontends.openvino_conversion import zoo_openvino
 
     inputs: list[Any] | None = None
     if model.startswith("zoo:"):
-        from placewright.zoo import zoo_module
-
-        module, examples = zoo_module(model.removeprefix("zoo:"))
-        live = convert_silently(module, example_input=examples)
-        live.reshape({port: tuple(x.shape) for port, x in zip(live.inputs, examples, strict=True)})
-        inputs = [x.numpy() for x in examples]
+        live, inputs = zoo_openvino(model.removeprefix("zoo:"))
         graph = read_model(live, {})
     else:
         graph = read_model(model, shapes)  # which also says what is wrong with the file or the shapes

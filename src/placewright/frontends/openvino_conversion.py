@@ -24,6 +24,16 @@ def convert_silently(module: Any, **options: Any) -> Any:
         return openvino.convert_model(module, **options)
 
 
+def zoo_openvino(reference: str) -> tuple[Any, list[Any]]:
+    """A zoo model as OpenVINO's, of fixed shapes, and inputs for it as arrays."""
+    from placewright.zoo import zoo_module
+
+    module, examples = zoo_module(reference)
+    model = convert_silently(module, example_input=examples)
+    model.reshape({port: tuple(x.shape) for port, x in zip(model.inputs, examples, strict=True)})
+    return model, [x.numpy() for x in examples]
+
+
 @contextlib.contextmanager
 def _nothing_is_sent() -> Iterator[None]:
     before: list[tuple[Any, Any]] = []

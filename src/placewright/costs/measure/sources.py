@@ -65,18 +65,16 @@ def _with_children(source: Source, model: str, shapes: Mapping[str, tuple[int, .
 
 
 def _zoo_source(reference: str, runtime: str) -> Source:
-    from placewright.frontends.openvino_conversion import convert_silently
-    from placewright.zoo import zoo_graph, zoo_module
+    from placewright.frontends.openvino_conversion import zoo_openvino
+    from placewright.zoo import zoo_graph
 
     graph = zoo_graph(reference)
     if runtime == "torch":
         return zoo_torch_source(reference)
     if graph.is_backward.any():
         raise InputError(f"zoo:{shown(reference)}: OpenVINO does not train: measure it with --runtime torch")
-    module, inputs = zoo_module(reference)
-    model = convert_silently(module, example_input=inputs)
-    model.reshape({port: tuple(x.shape) for port, x in zip(model.inputs, inputs, strict=True)})
-    return Source(graph, runtime, _openvino_maker(model, [x.numpy() for x in inputs], graph))
+    model, inputs = zoo_openvino(reference)
+    return Source(graph, runtime, _openvino_maker(model, inputs, graph))
 
 
 def zoo_torch_source(reference: str) -> Source:
