@@ -133,7 +133,7 @@ def test_placers_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_importing_the_package_is_light() -> None:
-    heavy = "torch openvino onnx onnxruntime ray numba typer rich highspy ortools"
+    heavy = "torch openvino onnx onnxruntime numba typer rich highspy ortools"
     script = f"import sys, placewright; print([m for m in '{heavy}'.split() if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
