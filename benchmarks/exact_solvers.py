@@ -3,25 +3,24 @@
     python benchmarks/exact_solvers.py [--seconds 100] [--only NAME] [--solver highs]
 
 CP-SAT starts from a few seconds of annealing; HiGHS does better without. Printed: that start's value, then each
-solver's own value, bound and gap after 30 %, 60 % and all of the time. Problems are read from ``../shared/workloads``
-(or PLACEWRIGHT_WORKLOADS).
+solver's own value, bound and gap after 30 %, 60 % and all of the time. PLACEWRIGHT_WORKLOADS names the folder of
+published problems.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import sys
 import time
-from pathlib import Path
 
 from placewright.api import load
+from placewright.errors import InputError
 from placewright.placers.assignment.exact_process import MODULES, ExactProcess, Settings, Solver
 from placewright.placers.assignment.search import local_search
 from placewright.placers.assignment.units import Units, evaluate
 from placewright.placers.assignment.view import assignment_view
+from placewright.testing.published import published_files
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-WORKLOADS = Path(os.environ.get("PLACEWRIGHT_WORKLOADS", SHARED / "workloads")) / "throughput"
 MARKS = (0.3, 0.6, 1.0)
 
 
@@ -50,12 +49,14 @@ def main() -> None:
     parser.add_argument("--only", default="", help="files whose name contains this")
     parser.add_argument("--solver", choices=sorted(MODULES), help="this one alone")
     options = parser.parse_args()
+    try:
+        files = published_files("throughput", options.only)
+    except InputError as error:
+        sys.exit(str(error))
     solvers: list[Solver] = [options.solver] if options.solver else ["highs", "cpsat"]
     columns = "".join(f"{f'{mark * options.seconds:.0f} s':>30}" for mark in MARKS)
     print(f"{'file':<30}{'solver':<8}{'start':>11}{columns}")
-    for path in sorted(WORKLOADS.glob("*.json")):
-        if options.only not in path.stem:
-            continue
+    for path in files:
         units = assignment_view(load(path, objective="throughput", contiguous=False)).units
         start = local_search(units, seconds=3.0, threads=1)
         settings = Settings("1f1b", "added", "none", options.seconds, 1, 0, start.value, start.device_of_unit)

@@ -2,27 +2,26 @@
 
     python benchmarks/latency_calls.py [--budget SECONDS] [--only NAME]
 
-Problems are read from ``../shared/workloads`` (or PLACEWRIGHT_WORKLOADS). Seconds are after warm-up. A dash marks what
-is not valid: an expert split that exceeds a memory or the number of accelerators.
+PLACEWRIGHT_WORKLOADS names the folder of published problems. Seconds are after warm-up. A dash marks what is not valid:
+an expert split that exceeds a memory or the number of accelerators.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
+import sys
 import time
 from pathlib import Path
 
 from placewright.api import load, place
 from placewright.budget import Budget
+from placewright.errors import InputError
 from placewright.evaluate import check, evaluate
 from placewright.placers import get_placer
 from placewright.placers.base import prepare, single_device_values
 from placewright.problem import Problem
-
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-WORKLOADS = Path(os.environ.get("PLACEWRIGHT_WORKLOADS", SHARED / "workloads"))
+from placewright.testing.published import published_files, published_problems
 
 
 def fresh(path: Path) -> Problem:
@@ -43,7 +42,7 @@ def max_load_split(path: Path, seconds: float) -> float:
 
 def expert(path: Path) -> float:
     """Latency of the hand-written split, if there is one and it is valid."""
-    file = WORKLOADS / "experts" / f"{path.stem.removeprefix('layer_')}_expert.json"
+    file = published_problems() / "experts" / f"{path.stem.removeprefix('layer_')}_expert.json"
     if not file.is_file() or not path.stem.startswith("layer_"):
         return math.nan
     placement = get_placer("expert", split=file).place(fresh(path))
@@ -59,10 +58,10 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=600.0, metavar="SECONDS", help="for each file")
     parser.add_argument("--only", default="", help="files whose name contains this")
     options = parser.parse_args()
-    files = [f for f in sorted((WORKLOADS / "latency").glob("*.json")) if options.only in f.stem]
-    if not files:
-        print(f"no published problems at {WORKLOADS / 'latency'}: set PLACEWRIGHT_WORKLOADS")
-        return
+    try:
+        files = published_files("latency", options.only)
+    except InputError as error:
+        sys.exit(str(error))
     placer = get_placer("calls-exact")
     placer.warm_up(fresh(files[0]))
     header = ("value", "bound", "gap", "seconds", "greedy", "max-load", "expert", "all on cpu")

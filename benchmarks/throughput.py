@@ -2,40 +2,41 @@
 
     python benchmarks/throughput.py [--non-contiguous SECONDS] [--only NAME] [--large]
 
-Problems are read from ``../shared/workloads`` (or PLACEWRIGHT_WORKLOADS), the original's figures from
-``../shared/reference/tarnawski_measured.csv`` (or PLACEWRIGHT_REFERENCE) where present. Seconds are after warm-up, the
-least of several runs, preprocessing included. ``--large`` adds a generated problem of 50,000 ops on 8 devices.
+PLACEWRIGHT_WORKLOADS names the folder of published problems, PLACEWRIGHT_REFERENCE a table of the original's figures
+(CSV: kind, workload, granularity, mode, objective, seconds); without it their columns are empty. Seconds are after
+warm-up, the least of several runs, preprocessing included. ``--large`` adds a generated problem of 50,000 ops on 8
+devices, and needs no other.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import os
 import resource
+import sys
 import time
 from pathlib import Path
 
 from placewright.api import load, place
 from placewright.budget import Budget
+from placewright.errors import InputError
 from placewright.placement import Placement
 from placewright.placers import get_placer
 from placewright.placers.base import prepare
 from placewright.problem import Problem
+from placewright.testing.published import published_files, reference_table
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-WORKLOADS = Path(os.environ.get("PLACEWRIGHT_WORKLOADS", SHARED / "workloads")) / "throughput"
-REFERENCE = Path(os.environ.get("PLACEWRIGHT_REFERENCE", SHARED / "reference" / "tarnawski_measured.csv"))
 BASELINES = ("dpl", "pipedream", "partition", "local-search", "topo", "single")
 
 
 def original(path: Path, mode: str) -> dict[str, str]:
     """The original program's row for a file and a mode."""
-    if not REFERENCE.is_file():
+    table = reference_table()
+    if table is None:
         return {}
     prefix, name = path.stem.lower().split("_", 1)
     granularity = "operator" if prefix == "op" else "layer"
-    with REFERENCE.open() as file:
+    with table.open() as file:
         for row in csv.DictReader(file):
             key = (row["kind"], row["workload"].lower(), row["granularity"], row["mode"])
             if key == ("throughput", name, granularity, mode):
@@ -124,9 +125,14 @@ def main() -> None:
     parser.add_argument("--only", default="", help="files whose name contains this")
     parser.add_argument("--large", action="store_true", help="also a generated problem of 50,000 ops")
     options = parser.parse_args()
-    files = [f for f in sorted(WORKLOADS.glob("*.json")) if options.only in f.stem]
-    if not files:
-        print(f"no published problems at {WORKLOADS}: set PLACEWRIGHT_WORKLOADS")
+    try:
+        reference_table()
+        files = published_files("throughput", options.only)
+    except InputError as error:
+        if not options.large:
+            sys.exit(str(error))
+        print(error)
+        files = []
     if files:
         get_placer("dp").warm_up(fresh(files[0]))
         contiguous_table(files)

@@ -14,22 +14,17 @@ from exported_models import Exports, exported_branches, exported_model
 from placewright.frontends.workload import workload_document
 from placewright.problem import Problem
 from placewright.testing import random_graph
-
-_HERE = Path(__file__).resolve().parents[1]
+from published import (  # noqa: F401 - a fixture and hooks, which pytest finds by their names
+    pytest_collection_modifyitems,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    workloads,
+)
 
 # The same random problems on every run of continuous integration; new ones on every run by hand.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
-
-
-@pytest.fixture(scope="session")
-def workloads() -> Path:
-    """The published problems, where this machine has them."""
-    path = Path(os.environ.get("PLACEWRIGHT_WORKLOADS", _HERE.parent / "shared" / "workloads"))
-    if not path.is_dir():
-        pytest.skip(f"the published problems are not at {path} (set PLACEWRIGHT_WORKLOADS)")
-    return path
 
 
 @pytest.fixture
