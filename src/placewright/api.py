@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ from placewright.cluster import Cluster
 from placewright.cluster_file import load_cluster
 from placewright.constraints import Constraints, read_constraints
 from placewright.costs.roofline import roofline_profile
-from placewright.errors import InputError, MissingExtraError
+from placewright.errors import InputError
+from placewright.extras import require
 from placewright.files import read_json
 from placewright.frontends.registry import find_frontend, model_suffixes, read_model
 from placewright.frontends.workload import is_workload, workload_problem
@@ -58,7 +58,9 @@ def load(
     graph = None if is_checkpoint else _graph(model, shapes or {}, training, optimizer)
     if is_checkpoint:
         problem = _checkpoint(str(model), cluster, profile, shapes or {}, training)
-        options["rules"] = problem.rules + tuple(options.get("rules", ()))
+        own = {(rule.action, rule.pattern) for rule in problem.rules}  # a saved placement has them too
+        wished = (rule for rule in options.get("rules", ()) if (rule.action, rule.pattern) not in own)
+        options["rules"] = (*problem.rules, *wished)
     elif graph is not None:
         chosen = cluster if isinstance(cluster, Cluster) else load_cluster(cluster or DEFAULT_CLUSTER)
         costs = find_profile(profile, graph) if isinstance(profile, (str, Path)) else profile
@@ -113,8 +115,7 @@ def _origin(
 
 def _checkpoint(model: str, cluster: Any, profile: Any, shapes: Mapping[str, Any], training: bool) -> Problem:
     """A checkpoint folder: its blocks over the devices that its options name."""
-    if find_spec("torch") is None:
-        raise MissingExtraError("torch", "hf")
+    require("torch", "hf")
     from placewright.live.hf import problem_of
 
     if cluster is not None or profile is not None or shapes or training:

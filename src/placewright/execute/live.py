@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from placewright.cluster import Cluster, DeviceKind
-from placewright.errors import InputError, MissingExtraError
+from placewright.errors import InputError
 from placewright.execute.stages import StagedModel
+from placewright.extras import require
 from placewright.frontends.registry import read_model
 from placewright.graph import OpGraph
 from placewright.text import shown
@@ -53,8 +53,7 @@ def open_live(
         raise InputError(f"unknown runtime '{shown(runtime)}', expected {', '.join(RUNTIMES)}")
     package_needed = runtime_package(runtime)
     for package in (package_needed, "onnx_ir") if runtime == "onnxruntime" else (package_needed,):
-        if find_spec(package) is None:
-            raise MissingExtraError(package, "onnx" if runtime == "onnxruntime" else package_needed)
+        require(package)
     if runtime == "torch":
         return _open_torch(model, cuda_graphs)
     if cuda_graphs:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-from placewright.errors import InputError, MissingExtraError
+from placewright.errors import InputError
+from placewright.extras import require
 from placewright.frontends.training import mirror_training
 from placewright.graph import OpGraph
 from placewright.text import shown
@@ -52,8 +52,7 @@ class Frontend(ABC):
     def check_installed(cls) -> None:
         """Raise :class:`MissingExtraError` if a package is missing."""
         for package in cls.requires:
-            if find_spec(package) is None:
-                raise MissingExtraError(package, cls.extra)
+            require(package, cls.extra)
 
 
 def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:

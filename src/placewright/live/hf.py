@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import torch
 
-from placewright.errors import InputError, MissingExtraError, suggestion
+from placewright.errors import InputError, suggestion
+from placewright.extras import require
 from placewright.files import read_json
 from placewright.frontends.base import one_line
 from placewright.live import METADATA
@@ -81,8 +81,7 @@ def modelled_problem(
 
 def empty_model(folder: str | Path) -> Any:
     """The model of a checkpoint folder in its own type: parameters on ``meta``, buffers real."""
-    if find_spec("transformers") is None:
-        raise MissingExtraError("transformers", "hf")
+    require("transformers")
     import transformers
 
     path = Path(folder)

@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 from placewright.budget import Budget, Incumbent
 from placewright.graph import OpGraph
-from placewright.placers.assignment.anytime import copies_lead
-from placewright.placers.assignment.view import assignment_view
 from placewright.placers.base import Found, Placer
-from placewright.placers.exact.milp import MilpPlacer, has_programme
+from placewright.placers.exact.complete import CompletePlacer
 from placewright.placers.registry import get_placer, get_placer_class, is_installed
 from placewright.problem import Problem
 
 _ANY_NUMBER = 1_000_000_000
+_LAST_RESORT_S, _LAST_RESORT_PLACEMENTS = 0.3, 20_000  # for problems on which no member finds a valid placement
 _PROGRAMME_S_PER_OP = 0.03  # with less time the programme of a pipeline finds no more than annealing, and proves little
 _EASY_PROGRAMME_S_PER_OP = 0.005  # the same where no two devices are alike and work counts for more than copies
 
@@ -27,13 +26,14 @@ class Step(NamedTuple):
     share: float = 1.0
     max_ops: int = _ANY_NUMBER
     max_width: int = _ANY_NUMBER  # ops at the same distance from the inputs
+    instead_of: str = ""  # a placer: this one takes its turn only where that one is not installed
 
 
 _FLOOR = (Step("single"), Step("topo"))
 # Cheap bounds and constructive placers first, then exact methods that may end early, then search with what is left.
 PLANS: dict[str, tuple[Step, ...]] = {
     # Annealing begins with single devices, topological fills and list schedules: no others have to run before it.
-    "overlap": (Step("cpsat", 0.5, max_ops=250), Step("anneal")),
+    "overlap": (Step("cpsat", 0.5, max_ops=250), Step("complete", 0.5, max_ops=30, instead_of="cpsat"), Step("anneal")),
     "sequential": (*_FLOOR, Step("mincut", 0.8), Step("anneal")),
     # Proofs come soon or not at all, and not on wide graphs. Annealing begins with sampling.
     "calls": (Step("calls-exact", 0.25, max_width=16), Step("anneal")),
@@ -76,8 +76,14 @@ class AutoPlacer(Placer):
                 if shared.offer(found):
                     budget.report(placement.value, shared.bound, evaluations, note=member.name)
         stop = "proven optimal" if shared.is_closed() else "budget used" if shared.expired() else "every member ran"
-        note = f"ran {', '.join(ran)}"
         best = shared.incumbent
+        if best is None:  # where limits are tight: whatever the clock says, some placements are looked at
+            ran.append(CompletePlacer.name)
+            last = CompletePlacer().search(problem, Budget(_LAST_RESORT_S, _LAST_RESORT_PLACEMENTS), seed)
+            evaluations += last.evaluations
+            if last.device_of_op is not None or last.infeasible:
+                return last._replace(evaluations=evaluations, note=f"ran {', '.join(ran)}")
+        note = f"ran {', '.join(ran)}"
         if best is None:
             return Found(None, evaluations=evaluations, note=f"{note}; none found a valid placement")
         note = f"{note}; best by {best.placer}; stopped: {stop}"
@@ -88,14 +94,22 @@ def plan_for(problem: Problem, seconds: float = math.inf) -> tuple[Step, ...]:
     """The steps for a problem, those left out whose placer is not installed or not made for so many ops."""
     steps = PLANS[problem.execution]
     if problem.execution == "pipeline" and not problem.contiguous:
+        from placewright.placers.assignment.anytime import copies_lead
+        from placewright.placers.assignment.view import assignment_view
+        from placewright.placers.exact.milp import has_programme
+
         are_unlike = len(problem.cluster.device_groups()) == problem.n_devices
         is_easy = are_unlike and not copies_lead(assignment_view(problem).units)
         needed_s = problem.n_ops * (_EASY_PROGRAMME_S_PER_OP if is_easy else _PROGRAMME_S_PER_OP)
-        can_prove = seconds >= needed_s and is_installed(MilpPlacer) and has_programme(problem)
+        can_prove = seconds >= needed_s and has_programme(problem)
         steps = PLANS[f"pipeline, not contiguous, {'large' if not can_prove else 'easy' if is_easy else 'hard'}"]
     width = graph_width(problem.graph) if any(s.max_width < _ANY_NUMBER for s in steps) else 0
     fitting = [s for s in steps if problem.n_ops <= s.max_ops and width <= s.max_width]
-    return tuple(s for s in fitting if is_installed(get_placer_class(s.placer)))
+    return tuple(s for s in fitting if _has(s.placer) and not (s.instead_of and _has(s.instead_of)))
+
+
+def _has(placer: str) -> bool:
+    return is_installed(get_placer_class(placer))
 
 
 def graph_width(graph: OpGraph) -> int:

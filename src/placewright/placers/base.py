@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.budget import Budget
-from placewright.errors import MissingExtraError
+from placewright.errors import InputError
+from placewright.extras import require
 from placewright.placement import Placement, checked_placement, no_placement
 from placewright.problem import EXECUTIONS, Problem, once_per_problem
+from placewright.text import shown
 
 if TYPE_CHECKING:
     from placewright.evaluate.checking import Fault
@@ -70,7 +71,7 @@ class Placer(ABC):
         """Return a checked placement with value, bound and provenance; never worse than the best single device."""
         from placewright.evaluate import prove_infeasible
 
-        self.check_installed()
+        self.check_suits(problem)
         budget = budget or Budget()
         started = budget.elapsed_s()
         faults = prove_infeasible(problem)
@@ -97,8 +98,19 @@ class Placer(ABC):
     def check_installed(cls) -> None:
         """Raise :class:`MissingExtraError` if an optional package is missing."""
         for package in cls.requires:
-            if find_spec(package) is None:
-                raise MissingExtraError(package, cls.extra)
+            require(package, cls.extra)
+
+    @classmethod
+    def check_suits(cls, problem: Problem) -> None:
+        """Raise :class:`InputError` if the placer does not know the problem's execution model or lacks a package."""
+        if problem.execution not in cls.executions:
+            from placewright.placers.registry import placers_for
+
+            raise InputError(
+                f"placer '{shown(cls.name)}' is not made for execution model '{problem.execution}', "
+                f"only for {' and '.join(cls.executions)}; made for it: {', '.join(placers_for(problem.execution))}"
+            )
+        cls.check_installed()
 
     def warm_up(self, problem: Problem) -> None:  # noqa: B027
         """Compile what the search needs; called before the clock starts. Nothing by default."""
@@ -152,7 +164,7 @@ def make_ready(placer: Placer, problem: Problem) -> None:
     """
     from placewright.evaluate import prove_infeasible
 
-    placer.check_installed()
+    placer.check_suits(problem)
     prepare(problem)
     if not prove_infeasible(problem):
         placer.warm_up(problem)

@@ -24,6 +24,7 @@ BUILT_IN = {
     "sct": "placewright.placers.sct:SctPlacer",
     "anneal": "placewright.placers.anneal:AnnealPlacer",
     "cross-entropy": "placewright.placers.cross_entropy:CrossEntropyPlacer",
+    "complete": "placewright.placers.exact.complete:CompletePlacer",
     "dp": "placewright.placers.exact.dp:DpPlacer",
     "cpsat": "placewright.placers.exact.cpsat:CpsatPlacer",
     "dpl": "placewright.placers.dpl:DplPlacer",
@@ -75,9 +76,16 @@ def is_installed(placer: type[Placer]) -> bool:
     return True
 
 
+def placers_for(execution: str) -> list[str]:
+    """The names of the placers that are made for an execution model, ``auto`` first."""
+    return [name for name in placer_names() if execution in get_placer_class(name).executions]
+
+
 def get_placer(name: str, **options: Any) -> Placer:
-    """Make a placer; options it does not know are an :class:`InputError`."""
+    """Make a placer; a missing package or options it does not know are an :class:`InputError`."""
+    loaded = get_placer_class(name)
+    loaded.check_installed()
     try:
-        return get_placer_class(name)(**options)
+        return loaded(**options)
     except TypeError as error:
         raise InputError(f"placer '{shown(name)}' does not take these options: {shown(str(error))}") from error

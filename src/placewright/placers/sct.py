@@ -20,8 +20,6 @@ class SctPlacer(Placer):
     name = "sct"
     summary = "list scheduling with favourite children by a linear programme (m-SCT)"
     executions = ("overlap",)
-    requires = ("highspy",)
-    extra = "exact"
 
     def warm_up(self, problem: Problem) -> None:
         warm_up_with(self)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from placewright.cluster import DeviceKind
 from placewright.costs.measure.runner import Runner
-from placewright.errors import InputError, MissingExtraError
+from placewright.errors import InputError
+from placewright.extras import require
 from placewright.graph import OpGraph
 from placewright.text import shown
 
@@ -33,8 +33,7 @@ def open_source(model: str, runtime: str | None, shapes: Mapping[str, tuple[int,
     chosen = runtime or ("torch" if model.startswith(_ZOO) or suffix == ".pt2" else "openvino")
     if chosen not in RUNTIMES:
         raise InputError(f"unknown runtime '{shown(chosen)}', expected {' or '.join(RUNTIMES)}")
-    if find_spec(chosen) is None:
-        raise MissingExtraError(chosen, chosen)
+    require(chosen)
     return _with_children(_source(model, chosen, suffix, shapes or {}), model, shapes or {})
 
 

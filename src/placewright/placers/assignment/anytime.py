@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from placewright.extras import has_package
 from placewright.placers.assignment.bounds import column_bound, combinatorial_bound
 from placewright.placers.assignment.exact_process import Contiguity, ExactProcess, Settings, Solver
 from placewright.placers.assignment.partition import SECONDS_PER_UNIT, partition
@@ -193,14 +194,16 @@ def _run_workers(
 
 
 def solver_for(units: Units, contiguity: Contiguity) -> Solver | None:
-    """CP-SAT for contiguity and for small problems, HiGHS up to a size, none beyond.
+    """CP-SAT for contiguity and for small problems where it is installed, HiGHS up to a size, none beyond.
 
     The size is less where copies cost more than the work: the linear relaxation then says little, and the core is
     better spent on search.
     """
     cells = units.unit_count * units.device_count
-    if contiguity != "none" or cells <= SMALL_CELLS:
+    if (contiguity != "none" or cells <= SMALL_CELLS) and has_package("ortools"):
         return "cpsat"
+    if contiguity != "none":  # HiGHS has no programme for it
+        return None
     return "highs" if cells <= (LARGEST_COSTLY_HIGHS_CELLS if copies_lead(units) else LARGEST_HIGHS_CELLS) else None
 
 
@@ -223,7 +226,7 @@ def _first_search(
     """Also for contiguous problems: its sets feed the bounds, its assignments count only when contiguous."""
     seconds = FIRST_SEARCH_SHARE * (deadline - time.perf_counter())
     known = list(starts or [])
-    if units.unit_count * SECONDS_PER_UNIT < seconds:
+    if has_package("mtkahypar") and units.unit_count * SECONDS_PER_UNIT < seconds:
         balanced = partition(units, objective, communication, seed=seed).device_of_unit
         known += [balanced] if balanced is not None else []
     local_search(

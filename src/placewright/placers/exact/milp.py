@@ -28,8 +28,6 @@ class MilpPlacer(Placer):
     name = "milp"
     summary = "exact programmes for pipelines, contiguous or not, with bound and gap at any time"
     executions = ("pipeline",)
-    requires = ("highspy", "ortools")
-    extra = "exact"
 
     def warm_up(self, problem: Problem) -> None:
         LocalSearchPlacer().warm_up(problem)

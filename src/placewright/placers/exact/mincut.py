@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.util import find_spec
 
 import numpy as np
 
@@ -46,7 +45,7 @@ class MincutPlacer(Placer):
     """Two devices: the optimum by one cut. More devices: expansions and swaps, each a cut, and bounds by prices.
 
     Memory limits are priced, then repaired. Segment overheads are searched by merging, splitting and shifting segments.
-    Small problems are solved by branch and bound, medium ones by an integer programme where ``highspy`` is installed.
+    Small problems are solved by branch and bound, medium ones by an integer programme.
     Stops as soon as value and bound meet.
     """
 
@@ -306,9 +305,7 @@ class _Search:
 
         e = self.mixed_energy
         per_tensor = e.n_devices**2 if (e.direct >= 0).any() else 2 * e.n_devices
-        if e.n_devices == 1 or find_spec("highspy") is None:
-            return
-        if e.n_units * e.n_devices + len(e.home) * per_tensor > PROGRAMME_COLUMNS:
+        if e.n_devices == 1 or e.n_units * e.n_devices + len(e.home) * per_tensor > PROGRAMME_COLUMNS:
             return
         solved = solve_programme(
             e,

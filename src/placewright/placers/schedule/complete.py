@@ -85,12 +85,13 @@ def _new_search(problem: Problem, upper: float) -> _Search:
     return _Search(
         level=ints(1, 0), tried=ints(len(units.allowed), -1), device=ints(n, -1), choice=ints(n, 0),
         options=ints(n, 0), decisions=ints(1, 0), rank=ints(n, 0), best_device=ints(n, -1), best_rank=ints(n, 0),
-        best=np.array([upper]), allowed=units.allowed, alike=_alike_before(problem), unit_of_op=units.unit_of_op,
+        best=np.array([upper]), allowed=units.allowed, alike=alike_before(problem), unit_of_op=units.unit_of_op,
         least_s=least, head_s=np.zeros(n), tail_s=np.zeros(n),
     )  # fmt: skip
 
 
-def _alike_before(problem: Problem) -> IntArray:
+def alike_before(problem: Problem) -> IntArray:
+    """[devices]: the device before it that is the same in everything, -1 if there is none."""
     before = np.full(problem.n_devices, -1, dtype=np.int32)
     for group in problem.cluster.device_groups():
         for i, j in pairwise(group):
