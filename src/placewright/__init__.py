@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from placewright.kernel_cache import choose_folder
+
 if TYPE_CHECKING:
     from placewright.api import load, place
     from placewright.budget import Budget
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from placewright.profile import Profile
     from placewright.saved import open_placement
 
+choose_folder()
 __version__ = "0.1.0"
 __all__ = [
     "Budget",
