@@ -71,8 +71,9 @@ class Constraints:
                 raise InputError(f"{rule}: no operator is called '{shown(name)}'; {shown(nearest, 300)}")
         limits = [n for n in (self.max_segments, problem.max_segments) if n is not None]
         cluster = _with_margins(problem.cluster, self.memory_margin, f"{self.source}: memory_margin")
-        margins = {
-            new.name: old.memory_bytes - new.memory_bytes
+        before = problem.origin.get("memory_margin_bytes", {})
+        margins = before | {
+            new.name: before.get(new.name, 0.0) + old.memory_bytes - new.memory_bytes
             for old, new in zip(problem.cluster.devices, cluster.devices, strict=True)
             if new.memory_bytes < old.memory_bytes
         }

@@ -254,10 +254,10 @@ def no_placement(
 
 
 def read_placement(path: str | Path, problem: Problem) -> Placement:
-    """Read a placement file or a published split, match it to the problem by names, and check it again.
+    """Read a placement file or a published split, match it to a problem of one's own by names, and check it again.
 
-    The file's objective and execution model are not applied; see :func:`placement_settings`, and
-    :func:`placewright.open_placement`, which needs no problem.
+    Nothing that the file says about its problem is applied: :func:`placewright.open_placement` does that, and needs no
+    problem.
 
     >>> import tempfile
     >>> from placewright import load, place
@@ -267,30 +267,16 @@ def read_placement(path: str | Path, problem: Problem) -> Placement:
     >>> read_placement(file, problem).placer
     'single'
     """
-    from placewright.frontends.split import is_split, match_split
-
-    document, where = read_json(path), shown(str(path), limit=200)
-    if is_split(document):
-        split = match_split(document, problem, where)
-        return checked_placement(split.problem, split.device_of_op, placer="expert", extra_faults=split.faults)
-    return match_placement(document, problem, where)
-
-
-def placement_settings(path: str | Path) -> dict[str, Any]:
-    """Objective, execution model, cluster and profile that a placement file was made for; empty for a split."""
-    document = read_json(path)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        return {}
-    origin = document.get("problem")
-    origin = origin if isinstance(origin, dict) else {}
-    found = {k: document.get(k) for k in ("objective", "execution")} | {
-        k: origin.get(k) for k in ("cluster", "profile")
-    }
-    return {k: v for k, v in found.items() if isinstance(v, str)}
+    return match_placement(read_json(path), problem, shown(str(path), limit=200))
 
 
 def match_placement(document: Any, problem: Problem, where: str) -> Placement:
-    """Match a decoded placement file to a problem and check it."""
+    """Match a decoded placement file or published split to a problem and check it."""
+    from placewright.frontends.split import is_split, match_split
+
+    if is_split(document):
+        split = match_split(document, problem, where)
+        return checked_placement(split.problem, split.device_of_op, placer="expert", extra_faults=split.faults)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InputError(
             f'{where}: neither a placement (expected "format": "{FORMAT}") nor a split (expected "fpgas" and "cpus")'

@@ -25,6 +25,10 @@ Communication = Literal["added", "overlapped"]
 Result = TypeVar("Result")
 EXECUTIONS: tuple[Execution, ...] = ("overlap", "sequential", "calls", "pipeline")
 OBJECTIVES: tuple[Objective, ...] = ("latency", "throughput")
+SCHEDULES: tuple[Schedule, ...] = ("1f1b", "gpipe")
+COMMUNICATIONS: tuple[Communication, ...] = ("added", "overlapped")
+# Fields of a problem that are wishes; a saved placement keeps them.
+SAVED_OPTIONS = ("max_segments", "contiguous", "schedule", "communication", "max_replicas", "track_activations")
 
 
 @dataclass(frozen=True)
@@ -212,8 +216,7 @@ class Problem:
 
     def settings(self) -> dict[str, Any]:
         """How to make this problem again, as plain data; :func:`placewright.open_placement` reads it from a file."""
-        names = ("max_segments", "contiguous", "schedule", "communication", "max_replicas", "track_activations")
-        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        options: dict[str, Any] = {name: getattr(self, name) for name in SAVED_OPTIONS}
         options["rules"] = [asdict(rule) for rule in self.rules]
         return {**self.origin, "options": options}
 
@@ -264,13 +267,16 @@ class Problem:
 
 
 def once_per_problem(function: Callable[[Problem], Result]) -> Callable[[Problem], Result]:
-    """Decorator: compute a figure of a problem once and keep it with the problem."""
+    """Decorator: compute a figure of a problem once and keep it with the problem.
+
+    Threads that ask at the same time may both compute it, but all are given the one that was kept.
+    """
     key = f"_once_{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
     def remembered(problem: Problem) -> Result:
         if key not in problem.__dict__:
-            problem.__dict__[key] = function(problem)
+            problem.__dict__.setdefault(key, function(problem))
         return cast(Result, problem.__dict__[key])
 
     return remembered
@@ -375,6 +381,9 @@ def _check_problem(p: Problem) -> None:
         )
     if p.sync_s is not None and p.sync_s.shape != p.op_time_s.shape:
         raise InputError(f"sync_s has shape {p.sync_s.shape}, expected {p.op_time_s.shape}")
+    for name, value, known in (("schedule", p.schedule, SCHEDULES), ("communication", p.communication, COMMUNICATIONS)):
+        if value not in known:
+            raise InputError(f"{name} is '{shown(str(value))}', expected {' or '.join(known)}")
     if p.max_replicas < 1:
         raise InputError(f"at most {p.max_replicas} replicas is impossible; expected 1 or more")
     if p.max_segments is not None and p.max_segments < 1:

@@ -15,6 +15,9 @@ def evaluate(
     placement_file: o.PlacementFile,
     cluster: o.ClusterName = None,
     shape: o.Shape = None,
+    phase: o.Phase = None,
+    tokens: o.Tokens = None,
+    memory: o.Memory = None,
     profile: o.ProfileFile = None,
     objective: o.ObjectiveName = None,
     execution: o.ExecutionName = None,
@@ -23,16 +26,17 @@ def evaluate(
     together: o.Together = None,
     constraints: o.ConstraintsFile = None,
     max_segments: o.MaxSegments = None,
-    contiguous: o.Contiguous = True,
-    schedule: o.ScheduleName = "1f1b",
-    communication: o.CommunicationName = "added",
-    replicas: o.Replicas = 1,
+    contiguous: o.Contiguous = None,
+    schedule: o.ScheduleName = None,
+    communication: o.CommunicationName = None,
+    replicas: o.Replicas = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Evaluate a placement or a split: value, bound, gap, load and memory per device, all faults.
 
-    Objective, execution model, cluster and profile are the ones the placement was made for, unless given.
+    The problem is the one that the placement was made for; an option that is given takes the place of what the file
+    says. --pin, --forbid and --together take the place of all rules given in that way.
 
     Examples:
 
@@ -40,19 +44,12 @@ def evaluate(
 
     placewright evaluate problem.json split.json --objective throughput --json
     """
-    from placewright.placement import placement_settings, read_placement
-
-    settings = placement_settings(placement_file)
-    if objective is None and execution is None:
-        objective, execution = settings.get("objective"), settings.get("execution")
-    if cluster is None and profile is None and not model.endswith(".json"):
-        cluster, profile = settings.get("cluster"), settings.get("profile")
-    problem = o.load_problem(
-        model, cluster, profile, objective, execution, pin, forbid, together, shape, constraints,
+    source = o.checkpoint_source(model, phase, tokens, memory)
+    placement = o.open_placed(
+        placement_file, source, cluster, profile, shape, objective, execution, pin, forbid, together, constraints,
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
         max_replicas=replicas,
     )  # fmt: skip
-    placement = read_placement(placement_file, problem)
     if as_json:
         typer.echo(json.dumps(placement.summary()))
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlencode
@@ -11,7 +12,7 @@ import typer
 from placewright.cli import completing as words
 from placewright.cli.completing import completer
 from placewright.errors import InputError
-from placewright.problem import Problem, Rule
+from placewright.problem import COMMUNICATIONS, SCHEDULES, Problem, Rule
 from placewright.text import shown
 
 if TYPE_CHECKING:
@@ -65,16 +66,19 @@ Together = Annotated[
 ConstraintsFile = Annotated[
     str | None, typer.Option("--constraints", metavar="FILE", help="TOML file of pins, forbids, margins and so on")
 ]
+# Verbs that open a placement have None as the default of what follows: as in the file.
 MaxSegments = Annotated[int | None, typer.Option("--max-segments", min=1, help="at most this many segments")]
-Contiguous = Annotated[bool, typer.Option("--contiguous/--no-contiguous", help="pipeline stages follow one another")]
+Contiguous = Annotated[
+    bool | None, typer.Option("--contiguous/--no-contiguous", help="pipeline stages follow one another")
+]
 ScheduleName = Annotated[
-    str, typer.Option("--schedule", help="training pipelines: 1f1b (max FW+BW) or gpipe (max FW + max BW)")
+    str | None, typer.Option("--schedule", help="training pipelines: 1f1b (max FW+BW) or gpipe (max FW + max BW)")
 ]
 CommunicationName = Annotated[
-    str, typer.Option("--communication", help="pipeline copies: added to compute or overlapped with it")
+    str | None, typer.Option("--communication", help="pipeline copies: added to compute or overlapped with it")
 ]
 Replicas = Annotated[
-    int, typer.Option("--replicas", min=1, help="a pipeline stage may use up to this many devices of a kind")
+    int | None, typer.Option("--replicas", min=1, help="a pipeline stage may use up to this many devices of a kind")
 ]
 Shape = Annotated[
     list[str] | None, typer.Option("--shape", metavar="NAME=D1,D2", help="shape of a model's input that it leaves open")
@@ -143,14 +147,10 @@ def load_problem(
     from placewright.api import load
     from placewright.frontends.base import parse_shapes
 
-    _one_of("--schedule", options.get("schedule", "1f1b"), ("1f1b", "gpipe"))
-    _one_of("--communication", options.get("communication", "added"), ("added", "overlapped"))
-    rules = [_rule("pin", text) for text in pin or []] + [_rule("forbid", text) for text in forbid or []]
-    rules += [Rule("together", text) for text in together or []]
+    _check_options(options)
+    rules = _rules(pin, forbid, together)
     shapes = parse_shapes(shape or [])
-    problem = load(
-        model, cluster, objective, execution, profile, shapes, constraints=constraints, rules=tuple(rules), **options
-    )
+    problem = load(model, cluster, objective, execution, profile, shapes, constraints=constraints, rules=rules, **options)
     _warn(problem.graph.metadata)
     _ = problem.allowed, problem.group_of_op  # a rule that matches nothing is found here, before any work
     return problem
@@ -164,15 +164,39 @@ def open_placed(
     shape: list[str] | None = None,
     objective: str | None = None,
     execution: str | None = None,
+    pin: list[str] | None = None,
+    forbid: list[str] | None = None,
+    together: list[str] | None = None,
+    constraints: str | None = None,
+    **options: Any,
 ) -> Placement:
-    """Open a placement file with its problem; options that are given go before what the file says."""
+    """Open a placement file with its problem; what is given takes the place of what the file says.
+
+    ``pin``, ``forbid`` and ``together`` count as one: each of them takes the place of all three.
+    """
     from placewright.frontends.base import parse_shapes
     from placewright.saved import open_placement
 
+    _check_options(options)
     shapes = parse_shapes(shape) if shape else None
-    placement = open_placement(path, model, cluster, profile, shapes, objective, execution)
+    rules = _rules(pin, forbid, together) or None
+    placement = open_placement(
+        path, model, cluster, profile, shapes, objective, execution, constraints, rules=rules, **options
+    )
     _warn(placement.problem.graph.metadata)
     return placement
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    for name, known in (("schedule", SCHEDULES), ("communication", COMMUNICATIONS)):
+        value = options.get(name)
+        if value is not None and value not in known:
+            raise InputError(f"--{name} is '{shown(value)}', expected {' or '.join(known)}")
+
+
+def _rules(pin: list[str] | None, forbid: list[str] | None, together: list[str] | None) -> tuple[Rule, ...]:
+    rules = [_rule("pin", text) for text in pin or []] + [_rule("forbid", text) for text in forbid or []]
+    return (*rules, *(Rule("together", text) for text in together or []))
 
 
 def _warn(metadata: dict[str, Any]) -> None:
@@ -198,8 +222,3 @@ def _rule(action: Literal["pin", "forbid"], text: str) -> Rule:
     if not equals or not pattern or not target:
         raise InputError(f"--{action} '{shown(text)}': expected REGEX=DEVICE, for example 'conv.*=gpu0'")
     return Rule(action, pattern, target)
-
-
-def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InputError(f"{option} is '{shown(value)}', expected {' or '.join(known)}")
