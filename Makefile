@@ -4,18 +4,41 @@ VENV := .venv
 BIN := $(VENV)/bin
 WITH_PINS := -c constraints.txt
 
-.PHONY: demo test bench check clean
+HOURS := 2
+OWN_VERSION = $(shell $(PYTHON) -c "import sys; print('%d.%d' % sys.version_info[:2])")
+WITHOUT_TORCH = build/without-torch-$(OWN_VERSION)
+
+.PHONY: demo test check flavours random nightly test-without-torch bench clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/installed-all check
-	$(BIN)/pytest -n 2 -q tests src
+# All parts in turn, whatever came of those before; the time of each at the end.
+test: $(VENV)/installed-all
+	$(BIN)/python tests/parts.py
 
 check: $(VENV)/installed-all
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/python tests/parts.py format lint types
+
+# The wheel with each extra alone, and where nothing may be written; one environment after the other, up to 3 GB.
+flavours: $(VENV)/installed-all
+	$(BIN)/python tests/install/flavours.py --wheel
+	$(BIN)/python tests/install/flavours.py --alone --read-only
+
+random: $(VENV)/installed-all
+	$(BIN)/python tests/parts.py "random problems"
+
+# `make nightly HOURS=8`: the flavours, then other random problems; goes on where the last run stopped.
+nightly: $(VENV)/installed-all
+	$(BIN)/python tests/nightly.py $(HOURS)
+
+# `make test-without-torch PYTHON=python3.14`: the plain install and the tests on another Python. torch's build without
+# CUDA is not there for every Python; tests and modules that need torch are skipped, with the reason.
+test-without-torch:
+	$(PYTHON) -m venv $(WITHOUT_TORCH)
+	$(WITHOUT_TORCH)/bin/python -m pip install -q $(WITH_PINS) -e '.[openvino,onnx,exact,partition,test]'
+	$(WITHOUT_TORCH)/bin/python tests/parts.py wheel installation "plain install"
+	$(WITHOUT_TORCH)/bin/pytest -n 2 -q -rs --doctest-ignore-import-errors --ignore=src/placewright/torch.py tests src
 
 bench: $(VENV)/installed-all
 	$(BIN)/python benchmarks/simulator.py
