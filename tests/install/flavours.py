@@ -24,7 +24,19 @@ from typing import Any
 from cases import Case, cases_for, compiled, installed_with, quick_start_extras, write_files
 from installs import BUILD, Install, build_wheel, built_wheel, fingerprint, nothing_to_write
 
-ALONE = ("", "openvino", "onnx", "torch", "hf", "learn", "exact", "partition", quick_start_extras(), "all")
+ALONE = (
+    "",
+    "openvino",
+    "onnx",
+    "torch",
+    "hf",
+    "learn",
+    "exact",
+    "partition",
+    "openvino,onnx",
+    quick_start_extras(),
+    "all",
+)
 TIME_LIMIT_S = 300.0
 COMPILING_LIMIT_S = 1800.0
 RESULTS = BUILD / "flavours.json"

@@ -89,7 +89,9 @@ class Install:
         if not have.startswith(required):
             self.remove()
             subprocess.run([self._base, "-m", "venv", str(self.folder)], check=True)
-            if self.extras in WITH_TORCH:  # first, with its version: where the index has a build without CUDA
+            if WITH_TORCH.intersection(
+                self.extras.split(",")
+            ):  # first, with its version: where the index has a build without CUDA
                 self._pip("-c", str(CONSTRAINTS), f"torch=={_pinned('torch')}")
             self._pip("-c", str(CONSTRAINTS), f"{wheel}[{self.extras}]" if self.extras else str(wheel))
         else:

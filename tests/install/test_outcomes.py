@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-
 from cases import Case, cases_for, commands, need, quick_start_extras
 from flavours import ALONE, outcome, table
 
