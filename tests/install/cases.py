@@ -135,6 +135,13 @@ def running() -> list[Case]:
             need("torch"),
             after=("place a model that can run",),
         ),
+        Case(
+            "run zoo",
+            "export to OpenVINO",
+            ("export", "real.json", "--to", "openvino-affinity", "-o", "affinity.json"),
+            need("openvino,torch"),
+            after=("place a model that can run",),
+        ),
         Case("profile zoo", "profile zoo", ("profile", REAL, *profile, "-o", "real-profile.json"), need("torch")),
         Case("model.onnx", "place file", ("place", "model.onnx", *place, "-o", "file.json"), file),
         Case("model.onnx", "place file, heft", ("place", "model.onnx", *place, "--placer", "heft"), file),

@@ -39,7 +39,6 @@ ALONE = (
 )
 TIME_LIMIT_S = 300.0
 COMPILING_LIMIT_S = 1800.0
-RESULTS = BUILD / "flavours.json"
 
 
 def outcome(case: Case, extras: set[str], answered: bool, said: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -190,20 +189,25 @@ def main() -> int:
     wanted = {extras or "none": (extras, False) for extras in flavours}
     if options.read_only:
         wanted["none, read-only"] = ("", True)
-    mark = f"{fingerprint(wheel)} {options.python}"
-    before = json.loads(RESULTS.read_text()) if RESULTS.exists() and options.resume else {}
-    results = before.get("results", {}) if before.get("wheel") == mark else {}
+    mark = fingerprint(wheel)
+    results: dict[str, list[dict[str, Any]]] = {}
     for name, (extras, read_only) in wanted.items():
-        if name in results or time.perf_counter() - started > 60 * options.minutes:
-            continue
         install = Install(extras, options.python)
+        kept = BUILD / f"flavours-{install.version}.json"
+        known = json.loads(kept.read_text()) if kept.exists() else {}
+        known = known["results"] if known.get("wheel") == mark else {}
+        if options.resume and name in known:
+            results[name] = known[name]
+            continue
+        if time.perf_counter() - started > 60 * options.minutes:
+            continue
         install.make(wheel)
         if options.install:
             continue
         began = time.perf_counter()
         results[name] = try_install(extras, install, read_only)
         print(f"{name}: {len(results[name])} commands, {time.perf_counter() - began:.0f} s", flush=True)
-        RESULTS.write_text(json.dumps({"wheel": mark, "results": results}, indent=1))
+        kept.write_text(json.dumps({"wheel": mark, "results": {**known, **results}}, indent=1))
         if extras and not options.keep:
             install.remove()
     if options.install:

@@ -68,13 +68,13 @@ class Install:
 
     def __init__(self, extras: str, python: str) -> None:
         self.extras = extras
-        version = subprocess.run(
+        self.version = subprocess.run(
             [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
             capture_output=True,
             text=True,
             check=True,
         ).stdout.strip()
-        self.folder = BUILD / "installs" / f"{extras.replace(',', '-') or 'plain'}-{version}"
+        self.folder = BUILD / "installs" / f"{extras.replace(',', '-') or 'plain'}-{self.version}"
         self.python = str(self.folder / "bin" / "python")
         self._base = python
 
