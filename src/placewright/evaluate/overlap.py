@@ -268,6 +268,8 @@ def simulate(a: Arrays, placement: Any, priority: Any, w: Workspace, record: Rec
                 here = d
         if n_future > 0 and ready_s[future[0]] < now:
             now = ready_s[future[0]]
+        if not now < np.inf:  # nothing will ever happen: what is left cannot run
+            return np.inf
         n_now = 0
         for d in range(n_devices):
             n_now += next_s[d] == now

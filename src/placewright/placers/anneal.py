@@ -13,6 +13,7 @@ from placewright.placers.greedy import GreedyPlacer
 from placewright.placers.lists.starts import constructive_starts, warm_up_starts
 from placewright.placers.random import RandomPlacer
 from placewright.placers.topo import TopoPlacer
+from placewright.placers.units import movable_units
 from placewright.problem import Problem
 
 START_SHARE = 0.2  # of the time, at most, for constructive placements
@@ -35,8 +36,7 @@ class AnnealPlacer(Placer):
         warm_up_starts(problem)
         if problem.execution == "calls":
             GreedyPlacer().warm_up(problem)
-        everywhere = Point(problem.op_device_time_s.argmin(axis=1).astype(np.int32))
-        anneal_from(problem, [everywhere], Budget(0.05, evaluations=2), 0, threads=1)
+        anneal_from(problem, [Point(_fastest_devices(problem))], Budget(0.05, evaluations=2), 0, threads=1)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         starts = starting_points(problem, budget.part(START_SHARE * budget.remaining_s()), seed)
@@ -68,7 +68,7 @@ def starting_points(problem: Problem, budget: Budget, seed: int) -> list[tuple[P
     for placer in [GreedyPlacer(), *fills] if problem.execution == "calls" else fills:
         if points and budget.expired():
             break
-        some = Budget(budget.remaining_s(), evaluations=_RANDOM_STARTS)
+        some = budget.apart(budget.remaining_s(), evaluations=_RANDOM_STARTS)
         found = placer.search(problem, some, seed).device_of_op
         if found is not None:
             rows.append(found)
@@ -88,7 +88,5 @@ def starting_points(problem: Problem, budget: Budget, seed: int) -> list[tuple[P
 
 def _fastest_devices(problem: Problem) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """Every group on the device that runs it fastest, whatever the limits: where all else has failed."""
-    from placewright.placers.units import movable_units
-
     units = movable_units(problem)
     return units.time_s.argmin(axis=1).astype(np.int32)[units.unit_of_op]

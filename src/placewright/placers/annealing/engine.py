@@ -326,6 +326,8 @@ def run(
             now = min(now, next_s[d])
         if n_future > 0:
             now = min(now, future_s[0])
+        if not now < np.inf:  # nothing will ever happen: what is left cannot run
+            return np.inf
 
         while True:
             s = -1

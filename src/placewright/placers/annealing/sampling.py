@@ -13,7 +13,7 @@ from placewright.evaluate import evaluate_many, lower_bound
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.annealing.search import Point, anneal_from
 from placewright.placers.base import Found
-from placewright.placers.units import movable_units
+from placewright.placers.units import movable_units, whole_units
 from placewright.problem import Problem, once_per_problem
 
 SAMPLING_SHARE = {"overlap": 0.5, "sequential": 0.7, "calls": 0.3}  # of the time; the rest is for annealing
@@ -66,6 +66,7 @@ class _Best(NamedTuple):
 
 
 def _sample(problem: Problem, starts: list[tuple[Point, float]], budget: Budget, seed: int) -> _Best:
+    starts = [(point._replace(device_of_op=whole_units(problem, point.device_of_op)), value) for point, value in starts]
     units = movable_units(problem)
     rng = np.random.default_rng(seed)
     n_units, n_devices = units.allowed.shape

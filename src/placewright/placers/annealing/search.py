@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.budget import Budget
+from placewright.budget import Budget, Incumbent
 from placewright.evaluate import lower_bound, overlap
 from placewright.evaluate.batch import cpu_count
 from placewright.evaluate.memory import memory_matters
@@ -24,7 +24,7 @@ from placewright.placers.annealing.engine import least_tails_s, new_engine, new_
 from placewright.placers.annealing.loads import new_loads, windows
 from placewright.placers.annealing.moves import Chain, flow_of, ranks_from_placement
 from placewright.placers.annealing.pace import Pace, planned
-from placewright.placers.units import movable_units
+from placewright.placers.units import movable_units, whole_units
 from placewright.problem import Problem, once_per_problem
 
 _MODEL = {"overlap": OVERLAP, "sequential": SEQUENTIAL, "calls": CALLS}
@@ -80,6 +80,7 @@ def anneal_from(
     that: runs of the same budget nearly always take the same way and differ only in how far they get at the end.
     """
     search = _Search(problem, starts, seed, threads or cpu_count())
+    budget.knows(search.known)
     with ThreadPoolExecutor(search.threads) as search.pool:
         if search.model == OVERLAP and not search.strict:
             search.spread(budget)
@@ -219,6 +220,11 @@ class _Search:
             self._start(i)  # measured or not: sums that were followed differ from new ones in the last digits
         return known[key]
 
+    def known(self) -> Incumbent | None:
+        """The best placement so far, while it goes on."""
+        best, value, _ = self.result()
+        return None if best is None else Incumbent(best.device_of_op, value, best.priority)
+
     def result(self) -> Annealed:
         chain = min(self.chains, key=lambda c: c.values[1])
         value = float(chain.values[1])
@@ -319,7 +325,7 @@ def _new_chain(problem: Problem, start: Point, price: FloatArray, seed: int) -> 
         tried=np.zeros(moves.N_KINDS, dtype=np.int32), taken=np.zeros(moves.N_KINDS, dtype=np.int32),
         gain=np.zeros(moves.N_KINDS),
     )  # fmt: skip
-    device = start.device_of_op.astype(np.int32)
+    device = whole_units(problem, start.device_of_op)
     _set_point(chain, device, rank_of(problem, device, start.priority))
     return chain
 

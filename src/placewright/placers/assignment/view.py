@@ -29,11 +29,10 @@ class AssignmentView(NamedTuple):
         return self.device_of_slot[slot_of_unit][self.unit_of_op]
 
     def to_units(self, device_of_op: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Slot of each unit; the ops of a unit must share a device."""
+        """Slot of each unit: where its first op is."""
         slot_of_device = np.argsort(self.device_of_slot).astype(np.int32)
-        slot_of_unit = np.zeros(self.units.unit_count, dtype=np.int32)
-        slot_of_unit[self.unit_of_op] = slot_of_device[device_of_op]
-        return slot_of_unit
+        first_op = np.unique(self.unit_of_op, return_index=True)[1]
+        return slot_of_device[device_of_op[first_op]]
 
 
 @once_per_problem

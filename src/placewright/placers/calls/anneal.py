@@ -13,6 +13,7 @@ from placewright.evaluate.calls import find_pieces, run_groups
 from placewright.evaluate.sequential import find_segments
 from placewright.placers.calls.groups import Groups
 from placewright.placers.calls.stopping import stop_flag
+from placewright.placers.units import whole_units
 from placewright.problem import Problem
 
 ANY_NUMBER = 2**30
@@ -39,9 +40,7 @@ def anneal(
 ) -> Annealed:
     """Search from ``start``; ``heat`` is the first temperature as a share of the value."""
     device = np.empty(len(groups.size_bytes), dtype=np.int32)
-    device[groups.of_op] = start
-    if np.any(device[groups.of_op] != start) or not groups.allowed[np.arange(len(device)), device].all():
-        device = np.array([np.flatnonzero(row)[0] for row in groups.allowed], dtype=np.int32)
+    device[groups.of_op] = whole_units(problem, start)
     best = np.empty(problem.n_ops, dtype=np.int32)
     with stop_flag(should_stop) as flag:
         value, penalty, done = _run(
@@ -102,7 +101,8 @@ def _run(
     value, penalty = _judge(a, of_device, used, limit, max_segments, slots, scratch)
     best[:] = of_device
     best_value, best_penalty = value, penalty
-    moved, before = np.empty(n_groups, dtype=np.int64), np.empty(n_groups, dtype=np.int32)
+    # An exchange moves two, whatever the number of groups.
+    moved, before = np.empty(max(2, n_groups), dtype=np.int64), np.empty(max(2, n_groups), dtype=np.int32)
     mark = np.full(n_groups, -1, dtype=np.int64)
     weight = 1.0
     done = 0

@@ -46,10 +46,10 @@ class CompletePlacer(Placer):
         if seen.device_of_op is None:
             if is_proof:
                 text = "no placement keeps within the limits (proven by looking at all)"
-                return Found(None, evaluations=seen.count, infeasible=(Fault("no-packing", text),))
-            return Found(None, evaluations=seen.count, note=f"none of {seen.count:,} placements was valid")
+                return Found(None, evaluations=seen.looked_at, infeasible=(Fault("no-packing", text),))
+            return Found(None, evaluations=seen.looked_at, note=f"none of {seen.looked_at:,} placements was valid")
         bound = seen.value if is_proof else None
-        return Found(seen.device_of_op, bound=bound, priority=seen.priority, evaluations=seen.count)
+        return Found(seen.device_of_op, bound=bound, priority=seen.priority, evaluations=seen.looked_at)
 
 
 class _Seen(NamedTuple):
@@ -57,7 +57,7 @@ class _Seen(NamedTuple):
     priority: NDArray[np.float64] | None
     value: float
     finished: bool
-    count: int
+    looked_at: int
 
 
 def is_tiny(problem: Problem) -> bool:
