@@ -93,7 +93,7 @@ def placing() -> list[Case]:
     short = ("--budget", "500ms")
     # The partitioner comes in only with more time.
     executions = {
-        "overlap": (*place, *short, "-o", "small.json"),
+        "overlap": (*place, *short),
         "sequential": (*place, "--execution", "sequential", *short),
         "calls": (*place, "--execution", "calls", *short),
         "pipeline": (*pipeline, *short),
@@ -102,14 +102,9 @@ def placing() -> list[Case]:
     }
     return [
         *(Case("place", name, arguments) for name, arguments in executions.items()),
-        Case("heft, report, trace", "heft", (*place, "--placer", "heft")),
-        Case("heft, report, trace", "report", ("report", "small.json", "-o", "small.html"), after=("overlap",)),
-        Case(
-            "heft, report, trace",
-            "trace",
-            ("export", "small.json", "--to", "trace", "-o", "trace.json"),
-            after=("overlap",),
-        ),
+        Case("heft, report, trace", "heft", (*place, "--placer", "heft", "-o", "heft.json")),
+        Case("heft, report, trace", "report", ("report", "heft.json", "-o", "heft.html"), after=("heft",)),
+        Case("heft, report, trace", "trace", ("export", "heft.json", "--to", "trace", "-o", "t.json"), after=("heft",)),
     ]
 
 

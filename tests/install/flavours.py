@@ -39,6 +39,7 @@ ALONE = (
 )
 TIME_LIMIT_S = 300.0
 COMPILING_LIMIT_S = 1800.0
+PROGRESS = re.compile(r": (\d+ min )?\d+ s( of [\d mins]+)?( · .*)?$")  # "placewright: loading model.onnx: 5 s"
 
 
 def outcome(case: Case, extras: set[str], answered: bool, said: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -49,8 +50,8 @@ def outcome(case: Case, extras: set[str], answered: bool, said: subprocess.Compl
     """
     lines = said.stderr.strip().splitlines()
     last = lines[-1] if lines else ""
-    one_line = said.returncode in (2, 3, 4) and [line.startswith("placewright: ") for line in lines].count(True) == 1
-    one_line = one_line and last.startswith("placewright: ")
+    of_ours = [line for line in lines if line.startswith("placewright: ") and not PROGRESS.search(line)]
+    one_line = said.returncode in (2, 3, 4) and len(of_ours) == 1 and last in of_ours
     named = set(re.findall(r"'placewright\[(\w+)\]'|'\.\[(\w+)\]'", last))
     named_extras = {a or b for a, b in named}
     missing = set().union(*(way - extras for way in case.ways))

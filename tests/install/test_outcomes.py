@@ -19,6 +19,7 @@ NO_ONNX = "placewright: this needs the package 'onnx_ir': pip install 'placewrig
         (FILE, {"onnx", "openvino"}, True, 0, "compiling: 3 s\n", "A", False),
         (FILE, {"openvino"}, True, 2, NO_ONNX, "E", False),
         (FILE, {"openvino"}, True, 2, f"compiling: 3 s\n{NO_ONNX}", "E", False),
+        (FILE, {"openvino"}, True, 2, f"placewright: loading model.onnx: 5 s\n{NO_ONNX}", "E", False),
         (FILE, {"onnx"}, True, 2, NO_ONNX, "E", True),  # names what is there
         (FILE, {"onnx", "openvino"}, True, 2, NO_ONNX, "E", True),  # all is there
         (FILE, set(), True, 2, "placewright: model.onnx: cannot be read", "E", True),  # names no extra
