@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from placewright.errors import InputError
@@ -64,6 +65,7 @@ class Budget:
         self.is_interrupted = False
         self.incumbent: Incumbent | None = None
         self.bound = 0.0
+        self._known: list[Callable[[], Incumbent | None]] = []
         self._on_progress = on_progress
         self._start = time.monotonic()
 
@@ -98,6 +100,25 @@ class Budget:
         """Ask the placer to come to an end now."""
         self.is_interrupted = True
 
+    def knows(self, best: Callable[[], Incumbent | None]) -> None:
+        """Leave a way to ask for the best placement of a search that goes on, from another thread.
+
+        It is asked only when nobody waits for the search any more; what it gives is checked, so it may be half made.
+        """
+        self._known.append(best)
+
+    def known(self) -> Iterator[Incumbent]:
+        """The incumbent, and what searches on this budget know beside it."""
+        for best in (lambda: self.incumbent, *self._known):
+            with contextlib.suppress(Exception):  # the search changes what is read here
+                found = best()
+                if found is not None:
+                    yield found
+
+    def apart(self, seconds: float, evaluations: int | None = None) -> Budget:
+        """A budget interrupted together with this one, but with an incumbent, a bound and a clock of its own."""
+        return _ApartBudget(self, seconds, evaluations)
+
     def report(self, value: float = math.inf, bound: float = 0.0, evaluations: int = 0, note: str = "") -> None:
         """Tell whoever watches what has been reached; a ``bound`` is proven for every valid placement."""
         self.raise_bound(bound)
@@ -109,12 +130,28 @@ class Budget:
         return _PartBudget(self, min(seconds, self.remaining_s()))
 
 
-class _PartBudget(Budget):
+class _ApartBudget(Budget):
+    """For work on something else, or that must not end because the whole is solved."""
+
+    def __init__(self, whole: Budget, seconds: float, evaluations: int | None) -> None:
+        self._whole = whole
+        super().__init__(seconds, evaluations)
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._is_interrupted or self._whole.is_interrupted
+
+    @is_interrupted.setter
+    def is_interrupted(self, is_interrupted: bool) -> None:
+        self._is_interrupted = is_interrupted
+
+
+class _PartBudget(_ApartBudget):
     """Shares what is known with the budget it is a part of."""
 
     def __init__(self, whole: Budget, seconds: float) -> None:
-        self._whole = whole
-        super().__init__(seconds, whole.evaluations, whole._on_progress)
+        super().__init__(whole, seconds, whole.evaluations)
+        self._on_progress, self._known = whole._on_progress, whole._known
 
     def expired(self) -> bool:
         return self._whole.expired() or super().expired()

@@ -12,6 +12,8 @@ from typing import Any
 from placewright.errors import InputError
 from placewright.text import shown
 
+_parts: set[str] = set()  # files that are being written
+
 
 def read_text(path: str | Path) -> str:
     """Return the text of a regular UTF-8 file; everything else is an :class:`InputError` that names the file."""
@@ -56,6 +58,7 @@ def write_whole_bytes(path: str | Path, content: bytes) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{where}: cannot be written: {shown(reason)}") from error
+    _parts.add(temporary)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
@@ -66,6 +69,14 @@ def write_whole_bytes(path: str | Path, content: bytes) -> None:
     except OSError as error:
         raise InputError(f"{where}: cannot be written: {shown(error.strerror or str(error))}") from error
     finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        _parts.discard(temporary)
+
+
+def remove_parts() -> None:
+    """Remove what other threads are writing, for a process that ends without waiting for them."""
+    for temporary in list(_parts):
         with contextlib.suppress(OSError):
             os.unlink(temporary)
 

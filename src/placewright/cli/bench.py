@@ -13,7 +13,11 @@ from placewright.cli.completing import completer
 from placewright.cli.completing import placers as all_placers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from placewright.placement import Placement
+    from placewright.placers.base import Placer
+    from placewright.problem import Problem
 
 MODELS = "zoo:inception-v3,zoo:bert-base,zoo:fork-join"
 OF_OBJECTIVE = {"latency": "heft,anneal,auto", "throughput": "topo,dpl,dp"}
@@ -48,29 +52,35 @@ def bench(
     placewright bench --models zoo:layered --cluster p100x4 --objective latency --placers heft,etf --budget 5s
     """
     from placewright.budget import parse_seconds
-    from placewright.cli.running import run_placer
+    from placewright.cli.running import run_in_turn
     from placewright.placers.registry import get_placer
 
     seconds = parse_seconds(budget)
-    rows: list[tuple[str, Placement]] = []
-    for model in models.split(","):
-        own = None if model.strip().endswith(".json") else cluster
-        for wanted in [objective] if objective is not None else list(OF_OBJECTIVE):
-            problem = o.load_problem(model.strip(), own, None, wanted, None, None, None, None, None)
-            names = (placers or OF_OBJECTIVE[problem.objective]).split(",")
-            chosen = [get_placer(name.strip()) for name in names]
-            fitting = [p for p in chosen if problem.execution in p.executions]
-            rows += [
-                (model, run_placer(p, problem, seconds, None, seed, show_progress=not (as_json or quiet)))
-                for p in fitting
-            ]
-    if as_json:
-        typer.echo(json.dumps({"results": [{"model": m, **p.summary()} for m, p in rows]}))
-    elif quiet:
-        for model, p in rows:
-            typer.echo(f"{model} {p.problem.objective} {p.placer} {p.value:.6g}")
-    else:
-        _show(rows)
+    begun: list[str] = []  # the model of every job
+
+    def jobs() -> Iterator[tuple[Placer, Problem]]:
+        for model in models.split(","):
+            own = None if model.strip().endswith(".json") else cluster
+            for wanted in [objective] if objective is not None else list(OF_OBJECTIVE):
+                problem = o.load_problem(model.strip(), own, None, wanted, None, None, None, None, None)
+                names = (placers or OF_OBJECTIVE[problem.objective]).split(",")
+                for placer in [get_placer(name.strip()) for name in names]:
+                    if problem.execution in placer.executions:
+                        begun.append(model)
+                        yield placer, problem
+
+    def answer(placements: list[Placement]) -> int:
+        rows = list(zip(begun, placements, strict=False))  # the last one may have been stopped before it found anything
+        if as_json:
+            typer.echo(json.dumps({"results": [{"model": m, **p.summary()} for m, p in rows]}))
+        elif quiet:
+            for model, p in rows:
+                typer.echo(f"{model} {p.problem.objective} {p.placer} {p.value:.6g}")
+        else:
+            _show(rows)
+        return 0
+
+    raise typer.Exit(run_in_turn(jobs(), seconds, None, seed, answer))
 
 
 def _show(rows: list[tuple[str, Any]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from placewright.cli import options as o
 from placewright.cli.completing import completer
 from placewright.cli.completing import placers as placer_words
 from placewright.cli.guidance import next_steps
+
+if TYPE_CHECKING:
+    from placewright.placement import Placement
 
 
 def compare(
@@ -47,7 +50,7 @@ def compare(
     placewright compare zoo:layered?ops=500 --cluster p100x4 --placers single,topo,random
     """
     from placewright.budget import parse_seconds
-    from placewright.cli.running import run_placer
+    from placewright.cli.running import run_in_turn
     from placewright.placers.registry import get_placer, get_placer_class, is_installed, placer_names
 
     seconds = parse_seconds(budget)
@@ -63,7 +66,17 @@ def compare(
         max_replicas=replicas,
     )  # fmt: skip
     usable = [p for p in chosen if problem.execution in p.executions or placers is not None]
-    results = [run_placer(p, problem, seconds, evaluations, seed, show_progress=not (as_json or quiet)) for p in usable]
+
+    def answer(results: list[Placement]) -> int:
+        _show(results, model, cluster, objective, as_json=as_json, quiet=quiet)
+        return _exit_code(results)
+
+    raise typer.Exit(run_in_turn(((p, problem) for p in usable), seconds, evaluations, seed, answer))
+
+
+def _show(
+    results: list[Placement], model: str, cluster: str | None, objective: str | None, *, as_json: bool, quiet: bool
+) -> None:
     if as_json:
         typer.echo(json.dumps({"model": model, "placers": [r.summary() for r in results]}))
     elif quiet:
@@ -81,8 +94,13 @@ def compare(
             goal = ["--objective", objective] if objective is not None else []
             words = ["place", model, *on, *goal, "--placer", best.placer, "-o", "placement.json"]
             next_steps(("keep the best", words))
-    if not any(r.is_valid for r in results):
-        proven = next((r for r in results if r.status == "infeasible" and r.device_of_op is None), None)
-        if proven is not None:
-            typer.echo(f"placewright: infeasible: {'; '.join(f.message for f in proven.faults[:3])}", err=True)
-        raise typer.Exit(3 if proven is not None else 4)
+
+
+def _exit_code(results: list[Placement]) -> int:
+    if any(r.is_valid for r in results):
+        return 0
+    proven = next((r for r in results if r.status == "infeasible" and r.device_of_op is None), None)
+    if proven is None:
+        return 4
+    typer.echo(f"placewright: infeasible: {'; '.join(f.message for f in proven.faults[:3])}", err=True)
+    return 3

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from placewright.cli import options as o
+from placewright.cli.doing import doing
 
 
 def devices(as_json: o.Json = False, quiet: o.Quiet = False) -> None:
@@ -19,7 +20,8 @@ def devices(as_json: o.Json = False, quiet: o.Quiet = False) -> None:
 
     placewright profile zoo:resnet-50 --cluster cores:2 -o profile.json
     """
-    found = _found()
+    with doing("asking the runtimes for their devices"):
+        found = _found()
     if as_json:
         typer.echo(json.dumps(found))
         return

@@ -37,11 +37,13 @@ def export(
 
     placewright export placement.json --to trace -o trace.json
     """
+    from placewright.cli.doing import doing
     from placewright.export import export_placement
     from placewright.text import shown
 
     placement = o.open_placed(placement_file, model, cluster, profile, shape, objective, execution)
-    exported = export_placement(placement, to, output)
+    with doing(f"exporting {shown(output)}"):
+        exported = export_placement(placement, to, output)
     paths = [str(path) for path in exported.files]
     if as_json:
         typer.echo(json.dumps({"format": to, "files": paths, "losses": list(exported.losses)}))

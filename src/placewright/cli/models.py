@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from placewright.cli import options as o
+from placewright.cli.doing import doing
 
 
 def models(as_json: o.Json = False, quiet: o.Quiet = False) -> None:
@@ -24,7 +25,11 @@ def models(as_json: o.Json = False, quiet: o.Quiet = False) -> None:
     if quiet:
         typer.echo("\n".join(f"zoo:{name}" for name in MODELS))
         return
-    rows = [_row(name) for name in MODELS]
+    rows = []
+    with doing("building the models of the zoo") as say:
+        for name in MODELS:
+            say(name)
+            rows.append(_row(name))
     if as_json:
         typer.echo(json.dumps({"models": rows}))
         return

@@ -11,6 +11,7 @@ import typer
 
 from placewright.cli import completing as words
 from placewright.cli.completing import completer
+from placewright.cli.doing import doing
 from placewright.errors import InputError
 from placewright.problem import COMMUNICATIONS, SCHEDULES, Problem, Rule
 from placewright.text import shown
@@ -150,7 +151,10 @@ def load_problem(
     _check_options(options)
     rules = _rules(pin, forbid, together)
     shapes = parse_shapes(shape or [])
-    problem = load(model, cluster, objective, execution, profile, shapes, constraints=constraints, rules=rules, **options)
+    with doing(f"loading {shown(model)}"):
+        problem = load(
+            model, cluster, objective, execution, profile, shapes, constraints=constraints, rules=rules, **options
+        )
     _warn(problem.graph.metadata)
     _ = problem.allowed, problem.group_of_op  # a rule that matches nothing is found here, before any work
     return problem
@@ -180,9 +184,10 @@ def open_placed(
     _check_options(options)
     shapes = parse_shapes(shape) if shape else None
     rules = _rules(pin, forbid, together) or None
-    placement = open_placement(
-        path, model, cluster, profile, shapes, objective, execution, constraints, rules=rules, **options
-    )
+    with doing(f"loading {shown(path)}"):
+        placement = open_placement(
+            path, model, cluster, profile, shapes, objective, execution, constraints, rules=rules, **options
+        )
     _warn(placement.problem.graph.metadata)
     return placement
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from placewright.cli import options as o
 from placewright.cli.completing import completer, placers
 from placewright.cli.guidance import next_steps
+
+if TYPE_CHECKING:
+    from placewright.placement import Placement
 
 
 def place(
@@ -61,10 +64,12 @@ def place(
     placewright place hf:DIR --phase decode --memory cuda:0=8GiB --placer chain
     """
     from placewright.budget import parse_seconds
+    from placewright.cli.doing import doing
     from placewright.cli.running import default_memo, run_placer, run_placer_measured
     from placewright.execute.live import open_live
     from placewright.frontends.base import parse_shapes
     from placewright.placers.registry import get_placer, get_placer_class
+    from placewright.text import shown
 
     seconds = parse_seconds(budget)
     model = o.checkpoint_source(model, phase, tokens, memory)
@@ -81,23 +86,23 @@ def place(
         max_segments=max_segments, contiguous=contiguous, schedule=schedule, communication=communication,
         max_replicas=replicas,
     )  # fmt: skip
-    show_progress = not (as_json or quiet)
+
+    def answer(placement: Placement) -> int:
+        if output is not None and placement.is_valid:
+            placement.save(output)
+        if as_json:
+            typer.echo(json.dumps(placement.summary()))
+        elif placement.device_of_op is not None:
+            _show(placement, quiet, output)
+            if placement.is_valid and not quiet:
+                _say_next(model, output, cluster, measure)
+        return _exit_code(placement)
+
     if measure is None or learns:
-        placement = run_placer(chosen, problem, seconds, evaluations, seed, show_progress=show_progress)
-    else:
+        raise typer.Exit(run_placer(chosen, problem, seconds, evaluations, seed, answer))
+    with doing(f"opening {shown(model)} for {shown(measure)}"):
         live = open_live(model, measure, parse_shapes(shape or []))
-        placement = run_placer_measured(
-            chosen, problem, seconds, evaluations, seed, live, kept, show_progress=show_progress
-        )
-    if output is not None and placement.is_valid:
-        placement.save(output)
-    if as_json:
-        typer.echo(json.dumps(placement.summary()))
-    elif placement.device_of_op is not None:
-        _show(placement, quiet, output)
-        if placement.is_valid and not quiet:
-            _say_next(model, output, cluster, measure)
-    raise typer.Exit(_exit_code(placement))
+    raise typer.Exit(run_placer_measured(chosen, problem, seconds, evaluations, seed, live, kept, answer))
 
 
 def _show(placement: Any, quiet: bool, output: str | None) -> None:

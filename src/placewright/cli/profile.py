@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placewright.cli import options as o
+from placewright.cli import stopping
+from placewright.cli.doing import doing, note
 from placewright.cli.guidance import next_steps
 from placewright.errors import InputError
 from placewright.text import shown, time_text
 
+_NOT_CALIBRATED = "stopped while calibrating; the profile holds what was measured before"
 WIDE_SPREAD = 0.1  # half of the 95% interval of a median, as a share of it
 # Between equal devices most placements take nearly the same time, so a correlation of 0.6 is nothing unusual.
 LARGE_ERROR, LOW_CORRELATION = 0.15, 0.3
@@ -72,16 +74,22 @@ def profile(
         return
     if output is None or cluster is None or len(model) != 1:
         raise InputError("measuring needs one MODEL, --cluster and -o FILE")
-    finding = _measured(model[0], cluster, output, runtime, kinds, repeats, shape or [], resume, calibrate, quiet)
-    _show([finding.profile], as_json, quiet)
-    for doubt in doubts(finding.profile):
-        typer.echo(f"placewright: {doubt}; measure again when the machine is idle", err=True)
-    if finding.is_complete and not (as_json or quiet):
-        words = ["place", model[0], "--cluster", cluster, "--profile", output, "-o", "placement.json"]
-        next_steps(("place by what was measured", words))
-    if not finding.is_complete:
-        typer.echo(f"placewright: stopped; {shown(output, 200)} holds what was measured, --resume continues", err=True)
-        raise typer.Exit(130)
+
+    def answer(finding: Finding) -> int:
+        _show([finding.profile], as_json, quiet)
+        if not finding.is_complete:
+            note(f"stopped; {shown(output, 200)} holds what was measured, --resume continues")
+            return stopping.exit_code()
+        for doubt in doubts(finding.profile):
+            typer.echo(f"placewright: {doubt}; measure again when the machine is idle", err=True)
+        if not (as_json or quiet):
+            words = ["place", model[0], "--cluster", cluster, "--profile", output, "-o", "placement.json"]
+            next_steps(("place by what was measured", words))
+        return 0
+
+    raise typer.Exit(
+        _measured(model[0], cluster, output, runtime, kinds, repeats, shape or [], resume, calibrate, answer)
+    )
 
 
 def doubts(profile: Profile) -> Iterator[str]:
@@ -103,11 +111,10 @@ def doubts(profile: Profile) -> Iterator[str]:
 
 def _measured(
     model: str, cluster_name: str, output: str, runtime: str | None, kind_names: str | None, repeats: int,
-    shapes: list[str], resume: bool, calibrate: bool, quiet: bool,
-) -> Finding:  # fmt: skip
-    from placewright.cli.running import caught, status_line
+    shapes: list[str], resume: bool, calibrate: bool, answer: Callable[[Finding], int],
+) -> int:  # fmt: skip
     from placewright.cluster_file import load_cluster
-    from placewright.costs.measure.campaign import measure
+    from placewright.costs.measure.campaign import found_so_far, measure
     from placewright.costs.measure.journal import Journal
     from placewright.costs.measure.sources import open_source
     from placewright.frontends.base import parse_shapes
@@ -115,7 +122,8 @@ def _measured(
 
     cluster = load_cluster(cluster_name)
     kinds = _chosen(cluster.kinds, kind_names)
-    source = open_source(model, runtime, parse_shapes(shapes))
+    with doing(f"loading {shown(model)}"):
+        source = open_source(model, runtime, parse_shapes(shapes))
     settings = {
         "format": "placewright-measurement/1",
         "fingerprint": graph_fingerprint(source.graph),
@@ -123,29 +131,47 @@ def _measured(
         "kinds": [[k.name, k.runtime_device, k.threads, k.precision, k.instruction_set] for k in kinds],
     }
     journal = Journal(Path(f"{output}.partial"), settings, resume=resume)
-    with caught(signal.default_int_handler), status_line("measuring", not quiet) as say:
+
+    measured: list[Finding] = []  # one, as soon as only the calibration is left
+
+    def answer_so_far() -> int:
+        if measured:
+            note(_NOT_CALIBRATED)
+            return answer(measured[0])
+        finding = found_so_far(source.graph, kinds, journal, calibrate=calibrate)
+        finding.profile.save(output)
+        return answer(finding)
+
+    with stopping.kept(answer_so_far), doing(f"measuring {shown(model)}") as say:
         try:
             finding = measure(
                 source.graph, cluster, kinds, source.make_runner, repeats=repeats, journal=journal,
                 calibrate=calibrate, say=say,
             )  # fmt: skip
-        except InputError:
+        except InputError as error:
             if not journal.keys_of("passes"):
                 journal.remove()
+                if stopping.was_stopped():
+                    raise stopping.Stopped.now() from error
             raise
-        finding.profile.save(output)
-        if finding.is_complete:
-            journal.remove()
-            if calibrate and len(kinds) == len(cluster.kinds) and not source.graph.is_backward.any():
-                finding = _calibrated(finding, model, cluster, parse_shapes(shapes), output, say)
-    return finding
+        with stopping.answering():
+            finding.profile.save(output)
+            if finding.is_complete:
+                journal.remove()
+                measured.append(finding)
+        is_all = finding.is_complete and len(kinds) == len(cluster.kinds)
+        if calibrate and is_all and not source.graph.is_backward.any():
+            finding = _calibrated(finding, model, cluster, parse_shapes(shapes), say)
+        with stopping.answering():
+            if measured and finding is not measured[0]:
+                finding.profile.save(output)
+            return answer(finding)
 
 
 def _calibrated(
-    finding: Finding, model: str, cluster: Cluster, shapes: dict[str, tuple[int, ...]], output: str,
-    say: Callable[[str], None],
-) -> Finding:  # fmt: skip
-    """Execute some placements and save the profile again; Ctrl-C leaves it as it was."""
+    finding: Finding, model: str, cluster: Cluster, shapes: dict[str, tuple[int, ...]], say: Callable[[str], None]
+) -> Finding:
+    """Execute some placements and calibrate by them; Ctrl-C leaves the profile as it was."""
     from dataclasses import replace
 
     from placewright.api import load
@@ -161,9 +187,8 @@ def _calibrated(
         problem = load(model, cluster, profile=finding.profile, shapes=shapes)
         better = calibrated(finding.profile, problem, open_live(model, runtime, shapes), say=say)
     except KeyboardInterrupt:
-        typer.echo("placewright: stopped while calibrating; the profile holds what was measured before", err=True)
+        note(_NOT_CALIBRATED)
         return finding
-    better.save(output)
     return replace(finding, profile=better)
 
 

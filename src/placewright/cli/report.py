@@ -40,6 +40,7 @@ def report(
 
     placewright report before.json after.json --run before-run.json --run after-run.json
     """
+    from placewright.cli.doing import doing
     from placewright.files import read_json, write_whole
     from placewright.frontends._fields import Fields
     from placewright.report.contents import report_contents
@@ -48,7 +49,8 @@ def report(
 
     runs = [Fields(read_json(file), shown(file, 200)).data for file in run or []]
     placements = [o.open_placed(p, model, cluster, profile, shape, objective, execution) for p in placement]
-    page = page_html(report_contents(placements, _labels(placement), runs))
+    with doing(f"drawing {shown(output)}"):
+        page = page_html(report_contents(placements, _labels(placement), runs))
     write_whole(output, page)
     if as_json:
         typer.echo(json.dumps({"file": output, "bytes": len(page.encode())}))

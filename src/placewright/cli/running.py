@@ -1,38 +1,80 @@
-"""Running a placer from the command line: clock, progress on a terminal, interruption."""
+"""Running a placer from the command line: clock, progress, interruption, and the best so far if it comes to that."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import os
-import signal
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from placewright.budget import Budget, Progress
-from placewright.placement import Placement
-from placewright.placers.base import Placer, make_ready
+from placewright.cli import stopping
+from placewright.cli.doing import Say, doing
+from placewright.placement import Placement, checked_placement, no_placement
+from placewright.placers.base import Placer, best_single_device, make_ready
 from placewright.problem import Problem
 from placewright.text import time_text
 
 if TYPE_CHECKING:
     from placewright.execute.live import LiveModel
+    from placewright.execute.measured import MeasuredEvaluator
+
+_KEEPS = "the best placement so far"
 
 
 def run_placer(
-    placer: Placer, problem: Problem, seconds: float, evaluations: int | None, seed: int, *, show_progress: bool
-) -> Placement:
-    """Place within the budget. The first Ctrl-C or SIGTERM asks for the best so far, the second one ends at once."""
-    with _progress_line(placer.name, problem, show_progress) as on_progress:
-        make_ready(placer, problem)  # the first time this compiles the kernels, which is not the placer's time
+    placer: Placer,
+    problem: Problem,
+    seconds: float,
+    evaluations: int | None,
+    seed: int,
+    answer: Callable[[Placement], int],
+) -> int:
+    """Place within the budget; ``answer`` prints and writes the placement and returns the exit code."""
+    _prepare(placer, problem)
+    with _searching(placer, problem, seconds) as on_progress:
         budget = Budget(seconds, evaluations, on_progress)
-        with interruptible(budget, "the best placement so far"):
-            return placer.place(problem, budget, seed)
+        with interruptible(budget, _KEEPS, lambda: answer(best_so_far(placer, problem, budget, seed))):
+            placement = placer.place(problem, budget, seed)
+            with stopping.answering():
+                return answer(placement)
+
+
+def run_in_turn(
+    jobs: Iterable[tuple[Placer, Problem]],
+    seconds: float,
+    evaluations: int | None,
+    seed: int,
+    answer: Callable[[list[Placement]], int],
+) -> int:
+    """Run placers one after another, with one ``answer`` for all; a signal ends them with what there is so far."""
+    done: list[Placement] = []
+
+    def keep(placement: Placement) -> int:
+        done.append(placement)
+        return answer(done) if stopping.is_last_resort() else 0
+
+    def answer_so_far() -> int:
+        if not done:
+            raise ValueError("nothing to answer with")
+        return answer(done)
+
+    with stopping.kept(answer_so_far):
+        try:
+            for placer, problem in jobs:
+                run_placer(placer, problem, seconds, evaluations, seed, keep)
+                if stopping.was_stopped():
+                    break
+        except stopping.Stopped:
+            if not done:
+                raise
+        with stopping.answering():
+            return answer(done)
 
 
 def run_placer_measured(
@@ -43,10 +85,9 @@ def run_placer_measured(
     seed: int,
     live: LiveModel,
     memo_file: Path,
-    *,
-    show_progress: bool,
-) -> Placement:
-    """Place within the budget, then run the best candidates and return the one that is really fastest.
+    answer: Callable[[Placement], int],
+) -> int:
+    """Place within the budget, then run the best candidates and answer with the one that is really fastest.
 
     If no candidate runs, the answer is the placer's own, with a note that says why.
     """
@@ -60,22 +101,57 @@ def run_placer_measured(
     from placewright.execute.memo import Memo
 
     memo_file.parent.mkdir(parents=True, exist_ok=True)
-    with Memo(memo_file, measurement_context(live, problem)) as memo:
-        with _progress_line(placer.name, problem, show_progress) as on_progress:
-            make_ready(placer, problem)
+    context = measurement_context(live, problem)
+    _prepare(placer, problem)
+    with contextlib.ExitStack() as inside:
+        memo = inside.enter_context(Memo(memo_file, context))
+        with _searching(placer, problem, seconds) as on_progress:
             budget = RecordingBudget(seconds, evaluations, on_progress)
-            with interruptible(budget, "the best placement so far"):
-                answer, candidates = candidate_placements(placer, problem, budget, seed)
-        if not answer.is_valid:
-            return answer
-        rest = Budget(math.inf)
-        with status_line("measuring", show_progress) as say, interruptible(rest, "what has been measured"):
-            evaluator = MeasuredEvaluator(live, problem, memo, should_stop=rest.expired, say=say)
+            inside.enter_context(
+                interruptible(budget, _KEEPS, lambda: answer(best_so_far(placer, problem, budget, seed)))
+            )
+            own, candidates = candidate_placements(placer, problem, budget, seed)
+        if not own.is_valid:
+            with stopping.answering():
+                return answer(own)
+
+        def chosen(evaluator: MeasuredEvaluator) -> Placement:
             best = best_measured(evaluator, candidates)
-        if best is None:
-            reason = evaluator.found(candidates[0]).failure or "stopped before anything was measured"
-            return replace(answer, note=f"not measured: {reason}")
-        return replace(best, seconds=budget.elapsed_s(), evaluations=answer.evaluations, seed=seed)
+            if best is None:
+                reason = evaluator.found(candidates[0]).failure or "stopped before anything was measured"
+                return replace(own, note=f"not measured: {reason}")
+            return replace(best, seconds=budget.elapsed_s(), evaluations=own.evaluations, seed=seed)
+
+        def chosen_so_far() -> int:
+            with Memo(memo_file, context) as again:  # a connection serves one thread
+                return answer(chosen(MeasuredEvaluator(live, problem, again, should_stop=lambda: True)))
+
+        inside.enter_context(stopping.kept(chosen_so_far))
+        with doing("measuring the best placements") as say:
+            evaluator = MeasuredEvaluator(live, problem, memo, should_stop=stopping.was_stopped, say=say)
+            best = chosen(evaluator)
+        with stopping.answering():
+            return answer(best)
+
+
+def best_so_far(placer: Placer, problem: Problem, budget: Budget, seed: int) -> Placement:
+    """The best placement that is known while the search still goes on: its incumbent, or all on one device."""
+    floor = best_single_device(problem)
+    note = f"{placer.name} was cut off; this is the best it had told of"
+    name, seconds = placer.name, budget.elapsed_s()
+    for known in sorted(budget.known(), key=lambda k: k.value):
+        if floor is not None and known.value > floor[1]:
+            break
+        best = checked_placement(
+            problem, known.device_of_op, placer=name, seed=seed, seconds=seconds, bound=budget.bound,
+            priority=known.priority, replicas=known.replicas, note=note,
+        )  # fmt: skip
+        if best.is_valid:
+            return best
+    if floor is None:
+        return no_placement(problem, placer=name, seed=seed, seconds=seconds, note=note)
+    row = np.full(problem.n_ops, floor[0], dtype=np.int32)
+    return checked_placement(problem, row, placer=name, seed=seed, seconds=seconds, bound=budget.bound, note=note)
 
 
 def default_memo() -> Path:
@@ -85,69 +161,36 @@ def default_memo() -> Path:
 
 
 @contextlib.contextmanager
-def interruptible(budget: Budget, what: str) -> Iterator[None]:
+def interruptible(budget: Budget, what: str, last_resort: Callable[[], int] | None = None) -> Iterator[None]:
     """The first Ctrl-C or SIGTERM interrupts the budget, so that work ends with ``what``; the second one ends it."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if budget.is_interrupted:
-            raise KeyboardInterrupt
-        budget.interrupt()
-        print(f"placewright: interrupted, finishing with {what}", file=sys.stderr)
-
-    with caught(stop):
+    with stopping.until_stopped(budget.interrupt, what, last_resort):
         yield
 
 
 @contextlib.contextmanager
-def caught(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM go to ``handler``, even if a shell started us with Ctrl-C ignored."""
-    before: dict[int, Any] = {}
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, handler)
-    except ValueError:  # not in the main thread: the caller looks after signals
-        pass
-    try:
-        yield
-    finally:
-        for stopped, previous in before.items():
-            signal.signal(stopped, previous)
+def status_line(text: str, wanted: bool) -> Iterator[Say]:
+    """Say what is being done; what it gives takes news on how far it is."""
+    with doing(text) as say:
+        yield say
+
+
+def _prepare(placer: Placer, problem: Problem) -> None:
+    with doing(f"preparing '{placer.name}'") as say:
+        say("what is not yet compiled is compiled now, which takes minutes the first time")
+        make_ready(placer, problem)  # before the clock starts: not the placer's time
 
 
 @contextlib.contextmanager
-def _progress_line(name: str, problem: Problem, wanted: bool) -> Iterator[Callable[[Progress], None] | None]:
-    if not (wanted and sys.stderr.isatty()):
-        yield None
-        return
-    from rich.console import Console
-    from rich.markup import escape
-
-    with Console(stderr=True).status(f"{escape(name)}: preparing (the first run compiles for some seconds)") as line:
-        last = 0.0
+def _searching(placer: Placer, problem: Problem, seconds: float) -> Iterator[Callable[[Progress], None]]:
+    with doing(f"searching with '{placer.name}'", seconds) as say:
 
         def show(p: Progress) -> None:
-            nonlocal last
-            if time.monotonic() - last < 0.1:
-                return
-            last = time.monotonic()
-            parts = [f"{p.seconds:.0f} s", f"value {time_text(p.value, problem.time_unit)}"]
+            parts = [f"value {time_text(p.value, problem.time_unit)}"] if math.isfinite(p.value) else []
             if p.bound > 0:
-                parts += [f"bound {time_text(p.bound, problem.time_unit)}", f"gap {p.value / p.bound - 1:.2%}"]
+                parts += [f"bound {time_text(p.bound, problem.time_unit)}"]
+                parts += [f"gap {p.value / p.bound - 1:.2%}"] if math.isfinite(p.value) else []
             parts += [f"{p.evaluations:,} evaluations"] if p.evaluations else []
             parts += [p.note] if p.note else []
-            line.update(escape(f"{name}: " + " · ".join(parts)))
+            say(" · ".join(parts))
 
         yield show
-
-
-@contextlib.contextmanager
-def status_line(text: str, wanted: bool) -> Iterator[Callable[[str], None]]:
-    """A line on the terminal that says what is being done; what it gives replaces the text."""
-    if not (wanted and sys.stderr.isatty()):
-        yield lambda text: None
-        return
-    from rich.console import Console
-    from rich.markup import escape
-
-    with Console(stderr=True).status(escape(text)) as line:
-        yield lambda text: line.update(escape(text))

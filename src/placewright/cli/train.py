@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,6 +48,8 @@ def train(
     placewright train gdp zoo:rnnlm-2 zoo:transformer-xl-2 --cluster p100x2 -o policy.safetensors
     """
     from placewright.budget import Budget, parse_seconds
+    from placewright.cli import stopping
+    from placewright.cli.doing import doing, note
     from placewright.cli.running import interruptible
     from placewright.placers.base import make_ready
     from placewright.placers.registry import get_placer, get_placer_class
@@ -63,17 +64,28 @@ def train(
     from placewright.placers.learned.schooling import new_school
     from placewright.placers.learned.schooling import train as run_training
 
-    for problem in problems:
-        make_ready(get_placer(placer), problem)
-    school = new_school(placer, problems, evaluations, seed, policy)
+    with doing(f"preparing to train '{placer}'") as say:
+        say("what is not yet compiled is compiled now, which takes minutes the first time")
+        for problem in problems:
+            make_ready(get_placer(placer), problem)
+        school = new_school(placer, problems, evaluations, seed, policy)
     limit = Budget(seconds)
-    with _progress(model, school, not (quiet or as_json)) as watch, interruptible(limit, "the policy so far"):
+
+    def cut_off() -> int:
+        """A step that takes long is not waited for: the checkpoint of the last one is there."""
+        if not Path(f"{output}.checkpoint").exists():
+            raise ValueError("no step has ended")
+        note(f"stopped; --resume goes on from {shown(output, 200)}.checkpoint")
+        return stopping.exit_code()
+
+    with _progress(model, school, seconds) as watch, interruptible(limit, "the policy so far", cut_off):
         finished = run_training(school, Path(output), limit, resume=resume, watch=watch)
-    _show(model, school, output, finished, as_json)
-    if finished and not (as_json or quiet):
-        next_steps(("use it", ["place", model[0], "--placer", placer, "--policy", output, *_on(cluster)]))
-    if not finished:
-        typer.echo(f"placewright: stopped; --resume goes on from {shown(output, 200)}.checkpoint", err=True)
+        with stopping.answering():
+            _show(model, school, output, finished, as_json)
+            if finished and not (as_json or quiet):
+                next_steps(("use it", ["place", model[0], "--placer", placer, "--policy", output, *_on(cluster)]))
+            if not finished:
+                note(f"stopped; --resume goes on from {shown(output, 200)}.checkpoint")
 
 
 def _on(cluster: str | None) -> list[str]:
@@ -93,25 +105,20 @@ def _show(models: list[str], school: AnySchool, output: str, finished: bool, as_
 
 
 @contextlib.contextmanager
-def _progress(models: list[str], school: AnySchool, wanted: bool) -> Iterator[Callable[[Lesson], None]]:
-    if not (wanted and sys.stderr.isatty()):
-        yield lambda lesson: None
-        return
-    from rich.console import Console
-    from rich.markup import escape
+def _progress(models: list[str], school: AnySchool, seconds: float) -> Iterator[Callable[[Lesson], None]]:
+    from placewright.cli.doing import doing
 
     began = time.monotonic()
-    with Console(stderr=True).status("training") as line:
+    with doing("training", seconds) as say:
 
         def show(lesson: Lesson) -> None:
             unit = school.problems[lesson.number].time_unit
             total = sum(learner.trials.evaluations for learner in school.learners)
             rate = total / max(time.monotonic() - began, 1e-9)
-            text = (
+            say(
                 f"{shown(models[lesson.number])}: best {time_text(lesson.report.best, unit)} · mean "
                 f"{time_text(lesson.report.mean, unit)} · {lesson.report.groups} groups · "
-                f"{lesson.report.evaluations} evaluations · {rate:.0f}/s"
+                f"{lesson.report.evaluations} of {school.evaluations} evaluations · {rate:.0f}/s"
             )
-            line.update(escape(text))
 
         yield show

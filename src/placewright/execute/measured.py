@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -15,9 +16,9 @@ from placewright.budget import Budget, Incumbent, Progress
 from placewright.costs.machine import machine_text
 from placewright.errors import PlacewrightError
 from placewright.execute.live import LiveModel, runtime_package
-from placewright.execute.measure import SETTLING_RUNS, compare, measure_in_turns, timing
+from placewright.execute.measure import SETTLING_RUNS, compare, orders, settle, timing
 from placewright.execute.memo import Measurement, Memo, context_key, placement_key
-from placewright.execute.pipeline import run_pipeline
+from placewright.execute.pipeline import Pipeline, run_pipeline, time_stream
 from placewright.execute.placed import live_devices, live_stages, planned_starts, start_placement
 from placewright.placement import Placement, checked_placement
 from placewright.placers.base import Placer
@@ -104,42 +105,57 @@ class MeasuredEvaluator:
         return not found.failure and len(found.samples_s) < samples
 
     def _measure_together(self, placements: Sequence[Placement], samples: int) -> None:
-        started: dict[str, tuple[Callable[[], object], Callable[[], None]]] = {}
+        started: dict[str, tuple[Callable[[], float | None], Callable[[], None]]] = {}
         try:
             for placement in placements:
+                if self._should_stop():
+                    return
                 key = self.key(placement)
                 self.memo.keep_assignment(key, _document(placement))
                 try:
-                    run, close = self._start(placement)
-                    started[key] = (run, close)
-                    for _ in range(_WARM_UP):
-                        run()
+                    started[key] = self._start(placement)
                 except (PlacewrightError, RuntimeError, MemoryError) as error:
                     self.memo.add(key, Measurement((), f"{type(error).__name__}: {error}"[:500]))
-            ready = {key: run for key, (run, _) in started.items() if not self._failed(key)}
-            missing = max((samples - len((self.memo.find(k) or Measurement(())).samples_s) for k in ready), default=0)
-            per_run, settling = (_STREAM, 0) if self.problem.execution == "pipeline" else (1, SETTLING_RUNS)
-            for done in range(missing):
-                if done and self._should_stop():
-                    return
-                for key, t in measure_in_turns(ready, 1, 0, settling_runs=settling, seed=done).items():
-                    self.memo.add(key, Measurement((float(t.samples_s[0]) / per_run,)))
+            missing = max((samples - len((self.memo.find(k) or Measurement(())).samples_s) for k in started), default=0)
+            for order in orders(list(started), missing):
+                for key in order:
+                    if self._should_stop():
+                        return
+                    seconds = started[key][0]()
+                    if seconds is not None:
+                        self.memo.add(key, Measurement((seconds,)))
         finally:
             for _, close in started.values():
                 close()
 
-    def _failed(self, key: str) -> bool:
-        found = self.memo.find(key)
-        return found is not None and bool(found.failure)
-
-    def _start(self, placement: Placement) -> tuple[Callable[[], object], Callable[[], None]]:
+    def _start(self, placement: Placement) -> tuple[Callable[[], float | None], Callable[[], None]]:
+        """What takes one measurement, after some runs that show whether it can; and what closes it."""
         live = self.live
         if self.problem.execution == "pipeline":
             staged = live.staged(*live_stages(live, placement), self.problem.cluster).compiled()
-            bags = [staged.bag(live.inputs) for _ in range(_STREAM)]
-            return lambda: run_pipeline(staged.stages(), bags, keep_outputs=False), lambda: None
+            bags = [staged.bag(live.inputs)] * _STREAM
+            run_pipeline(staged.stages(), bags[:_WARM_UP], keep_outputs=False)
+
+            def stream() -> float | None:
+                timed = time_stream(Pipeline(staged.stages()), bags, self._should_stop)
+                return timed.sample_s if timed.run.n_samples == len(bags) else None
+
+            return stream, lambda: None
         executor = start_placement(live, placement)
-        return lambda: executor(live.inputs), executor.close
+
+        def run() -> float:
+            settle(lambda: executor(live.inputs), SETTLING_RUNS, 0.0)
+            began = time.perf_counter()
+            executor(live.inputs)
+            return time.perf_counter() - began
+
+        try:
+            for _ in range(_WARM_UP):
+                executor(live.inputs)
+        except BaseException:
+            executor.close()
+            raise
+        return run, executor.close
 
 
 class RecordingBudget(Budget):
@@ -161,17 +177,6 @@ class RecordingBudget(Budget):
             self.history.append(incumbent)
 
 
-class _OwnBudget(Budget):
-    """Interrupted together with another one, but with an incumbent of its own: values of another problem."""
-
-    def __init__(self, whole: Budget, seconds: float) -> None:
-        self._whole = whole
-        super().__init__(seconds, whole.evaluations)
-
-    def expired(self) -> bool:
-        return self._whole.is_interrupted or super().expired()
-
-
 def measurement_context(live: LiveModel, problem: Problem) -> str:
     """The key of all that makes measurements comparable."""
     kinds = {k.name: k for k in problem.cluster.kinds}
@@ -184,6 +189,8 @@ def measurement_context(live: LiveModel, problem: Problem) -> str:
         machine=machine_text(),
         execution=problem.execution,
         settling_runs=SETTLING_RUNS,
+        # Before, the shut-down of a pipeline counted; such measurements are not comparable.
+        **({"clock": "first sample in, last one out"} if problem.execution == "pipeline" else {}),
     )
 
 
@@ -202,7 +209,8 @@ def candidate_placements(
         found.append(_checked(problem, incumbent.device_of_op, incumbent.placer, incumbent.priority))
     for factor in _DEARER_COPIES[: parts - 1]:
         dearer = replace(problem, tensor_copy_s=problem.tensor_copy_s * factor)
-        other = placer.place(dearer, _OwnBudget(budget, min(budget.remaining_s(), budget.seconds * 0.2)), seed)
+        own = budget.apart(min(budget.remaining_s(), budget.seconds * 0.2), budget.evaluations)  # for other values
+        other = placer.place(dearer, own, seed)
         if other.device_of_op is not None:
             found.append(_checked(problem, other.device_of_op, f"{placer.name}, copies x{factor:g}", other.priority))
     for d, name in enumerate(problem.cluster.device_names):

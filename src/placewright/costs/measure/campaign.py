@@ -38,6 +38,22 @@ class Finding:
     is_complete: bool
 
 
+class _Eta:
+    """Says how far the passes are, and about how long the rest takes: devices not begun count like this one."""
+
+    def __init__(self, passes: int, say: Say) -> None:
+        self.say, self._left, self._done, self._began = say, passes, 0, 0.0
+
+    def begin(self) -> None:
+        """The passes of another device begin."""
+        self._done, self._began = 0, time.monotonic()
+
+    def pass_done(self, text: str) -> None:
+        self._done, self._left = self._done + 1, self._left - 1
+        left_s = (time.monotonic() - self._began) / self._done * self._left
+        self.say(f"{text}, about {left_s:.0f} s left")
+
+
 def measure(
     graph: OpGraph,
     cluster: Cluster,
@@ -56,12 +72,20 @@ def measure(
     ``max_seconds`` on one kind no further pass is begun, but there are at least 3.
     """
     is_complete = True
+    eta = _Eta(len(kinds) * repeats - sum(len(journal.found(_passes(kind))) for kind in kinds), say)
     try:
         for kind in kinds:
-            _measure_kind(kind, make_runner, repeats, max_seconds, journal, say)
+            _measure_kind(kind, make_runner, repeats, max_seconds, journal, eta)
         _measure_copies(cluster, kinds, journal, say)
     except KeyboardInterrupt:
         is_complete = False
+    return found_so_far(graph, kinds, journal, calibrate=calibrate, is_complete=is_complete)
+
+
+def found_so_far(
+    graph: OpGraph, kinds: Sequence[DeviceKind], journal: Journal, *, calibrate: bool, is_complete: bool = False
+) -> Finding:
+    """What a journal holds, as a profile; kinds without a full pass are left out."""
     done = [kind for kind in kinds if journal.found(_passes(kind))]
     if not done:
         raise InputError("stopped before anything was measured; nothing is written")
@@ -77,11 +101,11 @@ def _measure_kind(
     repeats: int,
     max_seconds: float,
     journal: Journal,
-    say: Say,
+    eta: _Eta,
 ) -> None:
     if len(journal.found(_passes(kind))) >= repeats:
         return
-    say(f"{kind.name}: preparing")
+    eta.say(f"{kind.name}: preparing")
     try:
         runner = make_runner(kind)
         _warm_up(runner, max_seconds)
@@ -92,6 +116,7 @@ def _measure_kind(
     if not journal.found(f"setting {kind.name}"):
         journal.add(f"setting {kind.name}", [runner.setting, runner.groups])
     start = time.monotonic()
+    eta.begin()
     while (done := len(journal.found(_passes(kind)))) < repeats:
         if done >= _FEWEST_PASSES and time.monotonic() - start > max_seconds:
             return
@@ -99,7 +124,7 @@ def _measure_kind(
         whole_s = runner.whole_s()
         times, unattributed_s = runner.op_times_s()
         journal.add(_passes(kind), [whole_s, unattributed_s, *times.tolist()])
-        say(f"{kind.name}: pass {done + 1} of {repeats}, {whole_s * 1e3:.4g} ms")
+        eta.pass_done(f"{kind.name}: pass {done + 1} of {repeats}, {whole_s * 1e3:.4g} ms")
 
 
 def _warm_up(runner: Runner, max_seconds: float) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from placewright.errors import InputError
-from placewright.files import read_text
+from placewright.files import read_text, write_whole
 from placewright.text import shown
 
 
@@ -27,11 +29,7 @@ class Journal:
             for key, value in _lines(path, settings):
                 self._findings.setdefault(key, []).append(value)
         lines = [settings, *([key, value] for key, values in self._findings.items() for value in values)]
-        try:
-            path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        except OSError as error:
-            where = shown(str(path), 200)
-            raise InputError(f"{where}: cannot be written: {shown(error.strerror or str(error))}") from error
+        write_whole(path, "".join(json.dumps(line) + "\n" for line in lines))
 
     def found(self, key: str) -> list[Any]:
         """All findings under a key, oldest first."""
@@ -42,10 +40,26 @@ class Journal:
         return [key for key in self._findings if key.startswith(prefix)]
 
     def add(self, key: str, value: Any) -> None:
-        self._findings.setdefault(key, []).append(value)
+        """Keep a finding. If it cannot be written, those before it stay as they are, in the file and here."""
         if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps([key, value]) + "\n")
+            self._append((json.dumps([key, value]) + "\n").encode())
+        self._findings.setdefault(key, []).append(value)
+
+    def _append(self, line: bytes) -> None:
+        assert self.path is not None
+        try:
+            with self.path.open("ab", buffering=0) as stream:
+                size_bytes = stream.tell()
+                try:
+                    if stream.write(line) != len(line):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                except OSError:
+                    stream.truncate(size_bytes)  # a part of a line would spoil what is added after it
+                    raise
+        except OSError as error:
+            hint = "; what was measured before is in it, --resume continues" if self.keys_of("passes") else ""
+            reason = shown(error.strerror or str(error))
+            raise InputError(f"{shown(str(self.path), 200)}: cannot be written: {reason}{hint}") from error
 
     def remove(self) -> None:
         """Delete the side file: all is in the profile now."""

@@ -83,6 +83,7 @@ class LearnedPlacer(Placer):
 
         with one_thread():
             learner = self.learner(problem, rewards, seed)
+            budget.knows(learner.trials.known)
             after_step(learner.step(wanted))  # the starts, however short the time is
             bound = 0.0 if measured else lower_bound(problem)
             run_learner(learner, budget, wanted, done=rewards.evaluations, bound=bound, after_step=after_step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -16,6 +17,8 @@ from placewright.placers.learned.rewards import SimulatedRewards
 from placewright.placers.learned.training import Checkpoint, HasTrials, Report, Resumable, one_thread
 from placewright.problem import Problem
 from placewright.profile import graph_fingerprint
+
+LONG_STEP_S = 0.5
 
 
 class Lesson(NamedTuple):
@@ -160,11 +163,13 @@ def train(
         checkpoint.load(school)
     with one_thread():
         while not budget.expired():
+            began = time.monotonic()
             lesson = school.step()
             if lesson is None:
                 break
             watch(lesson)
-            checkpoint.save(school)
+            # Whoever stops a training does not wait for long steps: each of them is kept.
+            checkpoint.save(school, now=time.monotonic() - began > LONG_STEP_S)
     finished = school.is_finished()
     if not finished:
         checkpoint.save(school, now=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from placewright.budget import OPTIMAL_GAP, Budget
+from placewright.budget import OPTIMAL_GAP, Budget, Incumbent
 from placewright.errors import InputError
 from placewright.execute.torch_workers import inner_threads
+from placewright.files import write_whole_bytes
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.learned.groups import GroupGraph, repaired
 from placewright.placers.learned.rewards import Judged, Rewards
@@ -113,6 +114,11 @@ class Trials:
         assert self.best_device_of_op is not None
         return self.rewards.order_of(self.best_device_of_op) if self.best_rank_s is None else -self.best_rank_s
 
+    def known(self) -> Incumbent | None:
+        """The best valid placement so far."""
+        best = self.best_device_of_op
+        return None if best is None else Incumbent(best, self.best_value, self.order())
+
     def state(self) -> dict[str, Any]:
         return {
             "best_value": self.best_value,
@@ -187,10 +193,10 @@ class Checkpoint:
         """Keep the state if it is time to."""
         if not now and time.monotonic() - self._last < self._every_s:
             return
-        part = self.path.with_name(f".{self.path.name}.part")
         document = {"format": CHECKPOINT_FORMAT, "settings": json.dumps(self.settings), "state": learner.state()}
-        torch.save(document, part)
-        os.replace(part, self.path)
+        content = io.BytesIO()
+        torch.save(document, content)
+        write_whole_bytes(self.path, content.getvalue())
         self._last = time.monotonic()
 
     def load(self, learner: Resumable) -> bool:
