@@ -13,11 +13,16 @@ def shown(name: str, limit: int = 80) -> str:
     >>> shown("conv\\n1")
     'conv\\\\n1'
     """
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in name)
+    safe = escaped(name)
     if len(safe) <= limit:
         return safe
     head = (limit - 1) // 2
     return safe[:head] + "…" + safe[-(limit - 1 - head) :]
+
+
+def escaped(name: str) -> str:
+    """Return ``name`` with control characters, line breaks and lone surrogates escaped, however long it is."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in name)
 
 
 def shown_list(names: list[str], limit: int = 5) -> str:

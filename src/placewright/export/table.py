@@ -9,14 +9,28 @@ from pathlib import Path
 import numpy as np
 
 from placewright.evaluate import timeline
-from placewright.export.base import Exported, devices_of, segments_of, whole
+from placewright.export.base import Exported, devices_of, segments_of
 from placewright.graph import sums_by_index
 from placewright.placement import Placement
+from placewright.text import escaped
 
 COLUMNS = (
     "op", "type", "module", "device", "kind", "segment", "stage", "start_s", "end_s", "time_s", "weight_bytes",
     "output_bytes", "flops", "is_backward",
 )  # fmt: skip
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the beginning of a formula
+
+
+def cell(text: str) -> str:
+    """A text cell: control characters and line breaks escaped, and never a formula, by an apostrophe before it.
+
+    >>> cell("=1+1"), cell("conv\\n1"), cell("conv-1")
+    ("'=1+1", 'conv\\\\n1', 'conv-1')
+    """
+    safe = escaped(text)
+    return f"'{safe}" if text.startswith(_FORMULA) else safe
 
 
 def table(placement: Placement, output: Path) -> Exported:
@@ -31,8 +45,8 @@ def table(placement: Placement, output: Path) -> Exported:
     writer.writerow(COLUMNS)
     for v, d in enumerate(device.tolist()):
         stage = "" if placement.stage is None else int(placement.stage[v])
-        names = [whole(n) for n in (graph.op_names[v], graph.op_types[v], graph.module_paths[v])]
-        where = [whole(devices[d].name), whole(devices[d].kind), int(segment[v]), stage]
+        names = [cell(n) for n in (graph.op_names[v], graph.op_types[v], graph.module_paths[v])]
+        where = [cell(devices[d].name), cell(devices[d].kind), int(segment[v]), stage]
         sizes = [float(x[v]) for x in (time, graph.weight_bytes, made, graph.flops)]
         writer.writerow([*names, *where, *starts[v], *sizes, int(graph.is_backward[v])])
     return Exported({output: text.getvalue().encode()})

@@ -6,7 +6,9 @@ and because it can be ended at any moment.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -32,8 +34,8 @@ class ChildSolver:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
-            self.process.stdin.write(problem)
-            self.process.stdin.close()
+            self.process.stdin.write(len(problem).to_bytes(8, "little") + problem)
+            self.process.stdin.flush()  # it stays open: its end tells the child that nobody waits any more
             for line in self.process.stdout:
                 self.arrived.put(json.loads(line))
         except (OSError, ValueError):
@@ -52,11 +54,24 @@ class ChildSolver:
         """End the solve, finished or not."""
         self.process.kill()
         self.process.wait()
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # what it had not read yet
+            self.process.stdin.close()
 
 
 def received_problem() -> bytes:
-    """In the child: the problem."""
-    return sys.stdin.buffer.read()
+    """In the child: the problem. From then on the child ends when the process that started it does."""
+    size_bytes = int.from_bytes(sys.stdin.buffer.read(8), "little")
+    problem = sys.stdin.buffer.read(size_bytes)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    return problem
+
+
+def _end_with_parent() -> None:
+    # Not through the stream: at the end of the interpreter a thread must not hold its lock.
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os._exit(1)
 
 
 def send(name: str, **content: object) -> None:

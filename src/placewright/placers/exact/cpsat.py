@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from placewright.budget import Budget
+from placewright.budget import Incumbent as Known
 from placewright.evaluate import lower_bound
 from placewright.evaluate.checking import Fault
 from placewright.placers.anneal import AnnealPlacer, starting_points
@@ -47,11 +48,13 @@ class CpsatPlacer(Placer):
             return AnnealPlacer().search(problem, budget, seed)
         starts = starting_points(problem, budget.part(ANNEAL_SHARE / 2 * budget.seconds), seed)
         most = budget.evaluations or ANNEAL_EVALUATIONS
-        first = Budget(min(budget.remaining_s(), ANNEAL_SHARE * budget.seconds), most)
+        first = budget.apart(min(budget.remaining_s(), ANNEAL_SHARE * budget.seconds), most)
         annealed = anneal_from(problem, [point for point, _ in starts], first, seed)
         point, value = starts[0]
         if annealed.best is not None and annealed.value < value:
             point, value = annealed.best, annealed.value
+        best = Known(point.device_of_op, value, point.priority)
+        budget.knows(lambda: best)
         incumbent = Incumbent(point, value, lower_bound(problem))
         budget.report(value, incumbent.bound, annealed.evaluations)
 
