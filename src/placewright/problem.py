@@ -24,8 +24,6 @@ Schedule = Literal["1f1b", "gpipe"]
 Communication = Literal["added", "overlapped"]
 Result = TypeVar("Result")
 EXECUTIONS: tuple[Execution, ...] = ("overlap", "sequential", "calls", "pipeline")
-# Of all costs, and of all bytes: no sum of them overflows, its eighth power and single precision included.
-LARGEST_TOTAL = 1e30
 OBJECTIVES: tuple[Objective, ...] = ("latency", "throughput")
 SCHEDULES: tuple[Schedule, ...] = ("1f1b", "gpipe")
 COMMUNICATIONS: tuple[Communication, ...] = ("added", "overlapped")
@@ -125,7 +123,9 @@ class Problem:
     )  # what ``load`` was given by name: model, cluster, profile, …
 
     def __post_init__(self) -> None:
-        _check_problem(self)
+        from placewright.problem_checks import check_problem
+
+        check_problem(self)
 
     @property
     def n_ops(self) -> int:
@@ -361,71 +361,3 @@ def _root(parent: IntArray, v: int) -> int:
         parent[v] = parent[parent[v]]
         v = int(parent[v])
     return v
-
-
-def _check_totals(p: Problem) -> None:
-    """No sum that any placement can lead to may be infinite: everything that judges placements relies on it."""
-    n_devices, g = p.n_devices, p.graph
-    runs = np.where(np.isfinite(p.op_time_s), p.op_time_s, 0.0).max(axis=1, initial=0.0)
-    copies = p.tensor_copy_s.max(axis=1, initial=0.0)
-    overhead = np.array([k.segment_overhead_s for k in p.cluster.kinds])
-    syncs = np.zeros(1) if p.sync_s is None else np.where(np.isfinite(p.sync_s), p.sync_s, 0.0)
-    with np.errstate(over="ignore"):
-        total = runs.sum() + 2 * n_devices * (copies.sum() + syncs.sum()) + g.n_ops * overhead.sum()
-        size = p.memory_bytes.sum() + g.tensor_bytes.sum() * n_devices
-    if total > LARGEST_TOTAL:
-        unit = p.time_unit and f" {p.time_unit}"
-        costs = {
-            "operator": (runs, g.op_names),
-            "copy of an output of operator": (copies, [g.op_names[u] for u in g.tensor_producer]),
-            "overhead of a segment on kind": (overhead, [k.name for k in p.cluster.kinds]),
-            "exchange of the weights of operator": (
-                syncs.max(axis=-1, initial=0.0) if syncs.ndim > 1 else syncs,
-                g.op_names,
-            ),
-        }
-        what, (cost, names) = max(costs.items(), key=lambda item: item[1][0].max(initial=0.0))
-        raise InputError(
-            f"the costs add up to more than {LARGEST_TOTAL:.0e}{unit}; the largest is the {what} "
-            f"'{shown(names[int(cost.argmax())])}': {cost.max():.3g}{unit}"
-        )
-    if size > LARGEST_TOTAL:
-        name, bytes_ = max(
-            ("weights", p.memory_bytes), ("tensor", g.tensor_bytes), key=lambda item: item[1].max(initial=0.0)
-        )
-        first = int(bytes_.argmax())
-        op = g.op_names[first if name == "weights" else g.tensor_producer[first]]
-        raise InputError(
-            f"the sizes add up to more than {LARGEST_TOTAL:.0e} bytes; the largest is a {name} of operator "
-            f"'{shown(op)}': {bytes_[first]:.3g} bytes"
-        )
-
-
-def _check_problem(p: Problem) -> None:
-    n, n_tensors = p.graph.n_ops, p.graph.n_tensors
-    expected = {
-        "op_time_s": (n, len(p.cluster.kinds)),
-        "memory_bytes": (n,),
-        "tensor_copy_s": (n_tensors, len(p.cluster.link_table().links)),
-    }
-    for name, shape in expected.items():
-        array = getattr(p, name)
-        if array.shape != shape:
-            raise InputError(f"{name} has shape {array.shape}, expected {shape}")
-        if not (array >= 0).all():
-            raise InputError(f"{name} must be numbers >= 0, found {array[~(array >= 0)][0]}")
-    _check_totals(p)
-    if (p.execution == "pipeline") != (p.objective == "throughput"):
-        raise InputError(
-            f"objective '{p.objective}' does not go with execution model '{p.execution}': "
-            "throughput is judged by 'pipeline', latency by 'overlap', 'sequential' or 'calls'"
-        )
-    if p.sync_s is not None and p.sync_s.shape != p.op_time_s.shape:
-        raise InputError(f"sync_s has shape {p.sync_s.shape}, expected {p.op_time_s.shape}")
-    for name, value, known in (("schedule", p.schedule, SCHEDULES), ("communication", p.communication, COMMUNICATIONS)):
-        if value not in known:
-            raise InputError(f"{name} is '{shown(str(value))}', expected {' or '.join(known)}")
-    if p.max_replicas < 1:
-        raise InputError(f"at most {p.max_replicas} replicas is impossible; expected 1 or more")
-    if p.max_segments is not None and p.max_segments < 1:
-        raise InputError(f"at most {p.max_segments} segments is impossible; expected 1 or more")
