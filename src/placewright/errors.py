@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class PlacewrightError(Exception):
@@ -14,6 +15,11 @@ class PlacewrightError(Exception):
     """
 
     exit_code = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A pickled exception is made again from ``args``, which are not what every ``__init__`` takes; then it would
+        # break the process pool that it travels through.
+        return _made_again, (type(self), self.args, self.__dict__)
 
 
 class InputError(PlacewrightError):
@@ -43,6 +49,12 @@ class MissingExtraError(InputError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs the package '{package}': pip install 'placewright[{extra}]'")
+
+
+def _made_again(kind: type[PlacewrightError], args: tuple[Any, ...], state: dict[str, Any]) -> PlacewrightError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 def suggestion(word: str, known: Iterable[str], shown_at_most: int = 40) -> str:

@@ -16,6 +16,7 @@ from placewright.evaluate.memory import live_intervals, may_exceed, memory_matte
 from placewright.evaluate.overlap import empty_record, simulate, workspace
 from placewright.evaluate.pipeline import loads, max_load, stages_form_chain
 from placewright.evaluate.sequential import copies_total, find_segments, overhead_total
+from placewright.forked import after_fork
 from placewright.graph import BoolArray, FloatArray
 from placewright.problem import Problem
 
@@ -63,6 +64,9 @@ def evaluate_many(
 @lru_cache(maxsize=4)
 def _pool(workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="placewright-evaluate")
+
+
+after_fork(_pool.cache_clear)  # a forked process has the pool without its threads
 
 
 def cpu_count() -> int:

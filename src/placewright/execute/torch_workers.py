@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
+
+from placewright.forked import Exclusive, after_fork
 
 if TYPE_CHECKING:
     import torch
@@ -17,8 +20,9 @@ Job = Callable[[], None]
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # as malloc.h numbers them
 
-_lock = threading.Lock()
+_lock = Exclusive()
 _workers: dict[str, SimpleQueue[Job]] = {}
+after_fork(_workers.clear)  # a forked process has the queues without their threads
 
 
 def run_together(here: Job, elsewhere: Sequence[tuple[str, Job]]) -> None:
@@ -59,6 +63,15 @@ def _queue(name: str) -> SimpleQueue[Job]:
 def _work(jobs: SimpleQueue[Job]) -> None:
     while True:
         jobs.get()()
+
+
+def _use_one_thread() -> None:
+    """Torch waits for ever for threads of its own that a forked process does not have; with one it needs none."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+after_fork(_use_one_thread)
 
 
 @functools.cache

@@ -7,8 +7,11 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
+from placewright.forked import Exclusive
+
 _REPORTING = ("openvino.tools.ovc.convert_impl", "openvino.tools.ovc.telemetry_utils")
 _REPORTER = "tm"  # what they call it
+_converting = Exclusive()  # what is not sent holds for the whole process, as long as one converts
 _SILENT = "openvino.tools.ovc.telemetry_stub"  # what the converter itself uses where nothing can be sent
 
 
@@ -20,7 +23,7 @@ def convert_silently(module: Any, **options: Any) -> Any:
     """
     import openvino
 
-    with _nothing_is_sent():
+    with _converting, _nothing_is_sent():
         return openvino.convert_model(module, **options)
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ import torch
 from placewright.errors import InputError, suggestion
 from placewright.extras import require
 from placewright.files import read_json
+from placewright.forked import Exclusive
 from placewright.frontends.base import one_line
 from placewright.live import METADATA
 from placewright.live.analyse import analyse
@@ -29,6 +31,7 @@ from placewright.live.workload import make_workloads
 from placewright.problem import Problem
 from placewright.text import shown
 
+_building = Exclusive()  # changes what holds for the whole process, and back
 PREFIX = "hf:"
 OPTIONS = ("phase", "tokens", "new_tokens", "memory", "stream")
 
@@ -97,26 +100,29 @@ def empty_model(folder: str | Path) -> Any:
     dtype = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or torch.float32
     if isinstance(dtype, str):
         dtype = getattr(torch, dtype, torch.float32)
-    old = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        with parameters_on_meta():
-            build: Any = make or transformers.AutoModel.from_config
-            model = build(config)
-    except Exception as error:
-        raise InputError(f"{shown(str(folder), 200)}: the model cannot be built: {one_line(error)}") from error
-    finally:
-        torch.set_default_dtype(old)
+    with _building:
+        old = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            with parameters_on_meta():
+                build: Any = make or transformers.AutoModel.from_config
+                model = build(config)
+        except Exception as error:
+            raise InputError(f"{shown(str(folder), 200)}: the model cannot be built: {one_line(error)}") from error
+        finally:
+            torch.set_default_dtype(old)
     return model.eval()
 
 
 @contextmanager
 def parameters_on_meta() -> Iterator[None]:
-    """Parameters made inside have no memory; buffers are real, because no checkpoint holds all of them."""
-    register = torch.nn.Module.register_parameter
+    """Parameters that this thread makes inside have no memory; buffers are real: no checkpoint holds all of them."""
+    register, this_thread = torch.nn.Module.register_parameter, threading.get_ident()
 
     def on_meta_instead(self: Any, name: str, param: Any) -> None:
         register(self, name, param)
+        if threading.get_ident() != this_thread:
+            return
         if param is not None and param.device.type != "meta":  # else it is shared with another module
             kept = self._parameters[name]
             self._parameters[name] = torch.nn.Parameter(kept.to("meta"), requires_grad=kept.requires_grad)
