@@ -53,3 +53,28 @@ def says_pid(folder: str, name: str) -> Callable[[Any], Any]:
     """Leaves its process number in a file, then works on."""
     Path(folder, name).write_text(str(os.getpid()))
     return sleeper(0.01)
+
+
+def slow_at_first(first_s: float, seconds: float) -> Callable[[Any], Any]:
+    """Takes longer for its first sample, as what is loaded at first use does."""
+    waits = iter([first_s])
+
+    def work(x: Any) -> Any:
+        time.sleep(next(waits, seconds))
+        return x
+
+    return work
+
+
+def leaves_at(value: int) -> Callable[[Any], Any]:
+    def work(x: Any) -> Any:
+        if x == value:
+            raise SystemExit(3)
+        return x
+
+    return work
+
+
+def makes_functions() -> Callable[[Any], Any]:
+    """Results that cannot be sent to another process."""
+    return lambda x: lambda: x

@@ -94,7 +94,7 @@ def test_a_stage_killed_from_outside_ends_the_run_soon(delay_s: float) -> None:
 
     def samples() -> Iterator[int]:
         for i in itertools.count():
-            if i == 3:  # what was first in the queues has been taken, so all stages are at work
+            if i == 5:  # more than the pipeline has room for: one has come out, so all stages are at work
                 running.set()
             yield i
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,11 @@ from placewright.cli.guidance import next_steps
 from placewright.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from placewright.cluster import Cluster
+    from placewright.execute.measure import Timing
+    from placewright.execute.run import RunResult
     from placewright.placement import Placement
 
 
@@ -60,40 +63,51 @@ def run(
     placewright run zoo:resnet-50 placement.json --bisect
     """
     from placewright.budget import Budget
-    from placewright.cli.running import interruptible, status_line
+    from placewright.cli import stopping
+    from placewright.cli.doing import doing
+    from placewright.cli.running import interruptible
     from placewright.execute.bisect import bisect_placement
     from placewright.execute.live import open_live
-    from placewright.execute.run import run_placement
+    from placewright.execute.run import PlacementRun
     from placewright.frontends.base import parse_shapes
+    from placewright.text import shown
 
     placed = o.open_placed(placement, model, cluster, profile, shape, objective, execution)
     problem = placed.problem
     if cuda_graphs and problem.execution == "pipeline":
         raise InputError("--cuda-graphs is for the latency of one sample; stages of a pipeline run without")
     likely = runtime or _likely_runtime(placed, model)
-    live = open_live(model, likely, parse_shapes(shape or []), cuda_graphs=cuda_graphs)
+    with doing(f"opening {shown(model)} for {shown(likely)}"):
+        live = open_live(model, likely, parse_shapes(shape or []), cuda_graphs=cuda_graphs)
     if bisect:
-        _show_bisection(bisect_placement(live, placed, tolerance=tolerance), problem.cluster, as_json)
+        with doing("comparing segments"):
+            found = bisect_placement(live, placed, tolerance=tolerance)
+        _show_bisection(found, problem.cluster, as_json)
         return
+    with doing("compiling this placement and what it is compared with"):
+        measurement = PlacementRun(live, placed, samples=samples)
+
+    def answer() -> int:
+        result = measurement.result()
+        if result is None:  # a signal came before anything was measured
+            raise KeyboardInterrupt
+        if as_json:
+            typer.echo(json.dumps(result.summary(problem.cluster.device_names)))
+        elif quiet:
+            typer.echo(f"{result.measured.median_s:.6g}")
+        else:
+            _show(result)
+            next_steps(("look at it", ["report", placement, "-o", "report.html"]))
+        return 0
+
     budget = Budget(math.inf)
-    rounds = itertools.count(2)
-    with (
-        status_line("compiling, then round 1", not (as_json or quiet)) as say,
-        interruptible(budget, "the rounds measured so far"),
-    ):
-
-        def should_stop() -> bool:
-            say(f"round {next(rounds)} of {repeats}")
-            return budget.expired()
-
-        result = run_placement(live, placed, repeats=repeats, samples=samples, should_stop=should_stop)
-    if as_json:
-        typer.echo(json.dumps(result.summary(problem.cluster.device_names)))
-    elif quiet:
-        typer.echo(f"{result.measured.median_s:.6g}")
-    else:
-        _show(result)
-        next_steps(("look at it", ["report", placement, "-o", "report.html"]))
+    with measurement, interruptible(budget, "what has been measured so far", answer):
+        with doing("measuring") as say:
+            measurement.measure(
+                repeats, should_stop=budget.expired, on_round=lambda number: say(f"round {number} of {repeats}")
+            )
+        with stopping.answering():
+            answer()
 
 
 def _likely_runtime(placed: Placement, model: str) -> str:
@@ -131,25 +145,21 @@ def _show_bisection(found: Any, cluster: Cluster, as_json: bool) -> None:
         typer.echo(f"{shown(s.device)} computes in {precision[s.device]}, so a difference is expected")
 
 
-def _show(result: Any) -> None:
+def _show(result: RunResult) -> None:
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Column, Table
 
-    from placewright.execute.run import PLACED
-    from placewright.text import interval_text, shown, time_text
+    from placewright.text import shown, time_text
 
     console = Console()
+    is_stream = result.latencies is not None
     numbers = (Column(h, justify="right", no_wrap=True) for h in ("median", "95% interval", "a second"))
-    table = Table("", *numbers, Column("this placement is", no_wrap=True))
-    for name, timing in sorted(result.timings.items(), key=lambda item: item[1].median_s):
-        table.add_row(
-            escape(shown(name)),
-            time_text(timing.median_s),
-            interval_text(timing.low_s, timing.high_s),
-            f"{1 / timing.median_s:.1f}",
-            "" if name == PLACED else result.against(name).brief,
-        )
+    table = Table("per sample of a stream" if is_stream else "", *numbers, Column("this placement is", no_wrap=True))
+    _add_rows(table, result.timings, has_rates=True)
+    if result.latencies is not None:
+        table.add_section()
+        table.add_row("[bold]latency of one sample alone[/bold]")
+        _add_rows(table, result.latencies, has_rates=False)
     console.print(table)
     off = result.measured.median_s / result.predicted_s - 1 if result.predicted_s else 0.0
     console.print(
@@ -164,3 +174,20 @@ def _show(result: Any) -> None:
         )
     for stage in result.stages:
         console.print(f"{shown(stage.name)}: busy {stage.utilisation:.0%} of the time", highlight=False)
+
+
+def _add_rows(table: Table, timings: dict[str, Timing], *, has_rates: bool) -> None:
+    from rich.markup import escape
+
+    from placewright.execute.measure import compare
+    from placewright.execute.run import PLACED
+    from placewright.text import interval_text, shown, time_text
+
+    for name, timing in sorted(timings.items(), key=lambda item: item[1].median_s):
+        table.add_row(
+            escape(shown(name)),
+            time_text(timing.median_s),
+            interval_text(timing.low_s, timing.high_s),
+            f"{1 / timing.median_s:.1f}" if has_rates else "",
+            "" if name == PLACED else compare(timings[PLACED], timing).brief,
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -74,20 +74,25 @@ def measure_in_turns(
     for run in variants.values():
         for _ in range(warm_up):
             run()
-    rng = np.random.default_rng(seed)
-    names = list(variants)
-    seconds: dict[str, list[float]] = {n: [] for n in names}
-    for done in range(max(1, repeats)):
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    for done, order in enumerate(orders(list(variants), max(1, repeats), seed)):
         if done and should_stop():
             break
-        for i in rng.permutation(len(names)).tolist():
-            run = variants[names[i]]
+        for name in order:
+            run = variants[name]
             settle(run, settling_runs, settling_s, clock)
             for _ in range(runs_per_turn):
                 began = clock()
                 run()
-                seconds[names[i]].append(clock() - began)
+                seconds[name].append(clock() - began)
     return {n: timing(np.array(s), seed) for n, s in seconds.items()}
+
+
+def orders(names: Sequence[str], rounds: int, seed: int = 0) -> Iterator[list[str]]:
+    """All names once a round, in a new random order each."""
+    rng = np.random.default_rng(seed)
+    for _ in range(rounds):
+        yield [names[i] for i in rng.permutation(len(names)).tolist()]
 
 
 def settle(

@@ -1,45 +1,25 @@
-"""Stages as workers over bounded queues: a pipeline run for real, in threads or in processes.
+"""Streams of samples run for real: through the stages of a pipeline, or shared by copies of a whole model.
 
-Every stage is made by a factory inside its worker and is then called once per sample, in order. A full queue makes the
-stage before it wait (back-pressure). A stage that fails, or whose process dies, ends the run with :class:`StageError`,
-and no worker is left behind.
+Every stage is made by a factory inside its worker, a thread or a process, and is then called once per sample, in order.
+A full queue makes the stage before it wait (back-pressure). A stage that fails, or whose process dies, ends the run
+with :class:`StageError`, and no worker is left behind.
 """
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
+import functools
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Self
 
-from placewright.errors import PlacewrightError
-from placewright.text import shown
+from placewright.execute.workers import ProcessPool, Stage, StageError, ThreadPool, Work
 
-Work = Callable[[Any], Any]
-POLL_S = 0.05  # how long a wait lasts before a worker looks whether the run is over
-START_LIMIT_S = 120.0  # for all stages together: compiling a model takes seconds, not minutes
+__all__ = ["Copies", "Pipeline", "PipelineRun", "Stage", "StageError", "StageTimes", "StreamTiming", "Work"]
+__all__ += ["run_copies", "run_pipeline", "time_stream"]
 
-
-class StageError(PlacewrightError):
-    """A stage failed or died; the message names it and says why."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One worker: ``make()`` is called in it and returns what is called per sample.
-
-    ``cores`` pins the worker. For processes, ``make`` must be picklable: a function of a module, or a
-    ``functools.partial`` of one.
-    """
-
-    name: str
-    make: Callable[[], Work]
-    cores: tuple[int, ...] | None = None
+ASK_S = 0.1  # how often a stream that gives nothing is asked whether it should stop
+_STOP_LIMIT_S = 0.3  # for workers to end what they have begun, once a stream was told to stop
 
 
 class StageTimes(NamedTuple):
@@ -58,6 +38,139 @@ class PipelineRun(NamedTuple):
     seconds: float
     throughput_per_s: float
     stages: tuple[StageTimes, ...]
+    n_samples: int  # that came out: all of them, unless the run was told to stop
+
+
+class Pipeline:
+    """Stages at work; stream samples through them with :meth:`run`, as often as you like, then :meth:`close` it.
+
+    It holds as many samples at a time as its stages and the queues between them have room for, and takes the next one
+    when one comes out.
+    """
+
+    _side_by_side = False
+
+    def __init__(
+        self, stages: Sequence[Stage], *, workers: Literal["threads", "processes"] = "threads", queue_size: int = 4
+    ) -> None:
+        """Return when every stage is made; raises :class:`StageError` if one cannot be."""
+        if not stages:
+            raise ValueError("a pipeline needs at least one stage")
+        self._stages = tuple(stages)
+        self._room = len(stages) * (1 + queue_size)
+        self._is_open = self._is_idle = True
+        self._pool: ThreadPool | ProcessPool
+        if workers == "threads":
+            self._pool = ThreadPool(self._stages, queue_size, side_by_side=self._side_by_side)
+        else:
+            self._pool = ProcessPool(self._stages, queue_size)
+        try:
+            self._pool.start()
+        except BaseException:
+            self._is_idle = False
+            self.close()
+            raise
+
+    def run(
+        self,
+        samples: Iterable[Any],
+        *,
+        keep_outputs: bool = True,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> PipelineRun:
+        """Stream samples through, timed from the first one's entry to the last one's exit.
+
+        Once ``should_stop`` says so, the stream ends with what has come out, and so does the pipeline. It also ends
+        with an exception, :class:`StageError` for a stage that fails.
+        """
+        if not self._is_open:
+            raise ValueError("this pipeline is closed")
+        self._is_idle = False
+        try:
+            run = self._run(samples, keep_outputs, should_stop)
+        except BaseException:
+            self.close()
+            raise
+        if not self._is_idle:
+            self.close(_STOP_LIMIT_S)
+        return run
+
+    def _run(self, samples: Iterable[Any], keep_outputs: bool, should_stop: Callable[[], bool]) -> PipelineRun:
+        pool = self._pool
+        outputs: list[Any] = []
+        n_in = n_out = 0
+        before = pool.times()
+        feed = iter(samples)
+        sample, more = _next(feed)
+        began = ended = time.perf_counter()
+        while (more or n_out < n_in) and not should_stop():
+            if more and n_in - n_out < self._room:
+                pool.put(sample)
+                n_in += 1
+                sample, more = _next(feed)
+                continue
+            try:
+                output = pool.get(ASK_S)
+            except queue.Empty:
+                continue
+            ended = time.perf_counter()
+            n_out += 1
+            if keep_outputs:
+                outputs.append(output)
+        self._is_idle = not more and n_out == n_in
+        seconds = ended - began
+        stages = []
+        for stage, (busy_0, blocked_0), (busy_1, blocked_1) in zip(self._stages, before, pool.times(), strict=True):
+            busy_s = busy_1 - busy_0
+            stages.append(StageTimes(stage.name, busy_s, blocked_1 - blocked_0, busy_s / seconds if seconds else 0.0))
+        return PipelineRun(outputs, seconds, n_out / seconds if seconds else 0.0, tuple(stages), n_out)
+
+    def close(self, limit_s: float | None = None) -> None:
+        """End the workers. A thread that is not done with a sample by the limit is left to itself."""
+        if self._is_open:
+            self._is_open = False
+            self._pool.close(self._is_idle, limit_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Copies(Pipeline):
+    """Copies of a whole model side by side, each in a thread of its own; a sample goes to whichever is free.
+
+    Outputs come in the order in which they are done. Every copy has run ``first`` before it counts as ready.
+    """
+
+    _side_by_side = True
+
+    def __init__(self, copies: Sequence[Work], first: Any) -> None:
+        stages = [Stage(f"copy {i}", functools.partial(_after_one, work, first)) for i, work in enumerate(copies)]
+        super().__init__(stages)
+
+
+class StreamTiming(NamedTuple):
+    """A stream timed after a sample that does not count."""
+
+    latency_s: float  # of one sample that has all workers to itself
+    run: PipelineRun
+
+    @property
+    def sample_s(self) -> float:
+        """Seconds per sample of the stream; not a number if none came out."""
+        return self.run.seconds / self.run.n_samples if self.run.n_samples else float("nan")
+
+
+def time_stream(
+    pipeline: Pipeline, samples: Sequence[Any], should_stop: Callable[[], bool] = lambda: False
+) -> StreamTiming:
+    """One sample that does not count, one alone, then the stream; closes the pipeline."""
+    with pipeline:
+        pipeline.run(samples[:1], keep_outputs=False)
+        alone = pipeline.run(samples[:1], keep_outputs=False)
+        return StreamTiming(alone.seconds, pipeline.run(samples, keep_outputs=False, should_stop=should_stop))
 
 
 def run_pipeline(
@@ -67,87 +180,26 @@ def run_pipeline(
     workers: Literal["threads", "processes"] = "threads",
     queue_size: int = 4,
     keep_outputs: bool = True,
+    warm_up: Sequence[Any] = (),
 ) -> PipelineRun:
-    """Stream the samples through the stages and measure; raises :class:`StageError` if a stage fails."""
-    if not stages:
-        raise ValueError("a pipeline needs at least one stage")
-    make_pool = _ThreadPool if workers == "threads" else _ProcessPool
-    with contextlib.ExitStack() as cleanup:
-        pool = make_pool(stages, queue_size)
-        cleanup.callback(pool.close)
-        pool.wait_until_ready()
-        began = time.perf_counter()
-        outputs: list[Any] = []
-        n_out = 0
-        for output in _stream(pool, samples):
-            n_out += 1
-            if keep_outputs:
-                outputs.append(output)
-        seconds = time.perf_counter() - began
-        times = pool.times()
-    parts = tuple(
-        StageTimes(s.name, b, w, b / seconds if seconds else 0.0) for s, (b, w) in zip(stages, times, strict=True)
-    )
-    return PipelineRun(outputs, seconds, n_out / seconds if seconds else 0.0, parts)
+    """Stream the samples through the stages and measure; raises :class:`StageError` if a stage fails.
+
+    Samples of ``warm_up`` go through before the clock starts, and what they give is not kept.
+    """
+    with Pipeline(stages, workers=workers, queue_size=queue_size) as pipeline:
+        pipeline.run(warm_up, keep_outputs=False)
+        return pipeline.run(samples, keep_outputs=keep_outputs)
 
 
 def run_copies(copies: Sequence[Work], samples: Sequence[Any]) -> float:
-    """Seconds for a stream that independent copies of a whole model share, each in a thread of its own."""
-    todo = iter(samples)
-    lock = threading.Lock()
-    errors: list[BaseException] = []
-
-    def life(work: Work) -> None:
-        try:
-            while not errors:
-                with lock:
-                    sample, more = _next(todo)
-                if not more:
-                    return
-                work(sample)
-        except Exception as error:  # raised again below
-            errors.append(error)
-
-    began = time.perf_counter()
-    threads = [threading.Thread(target=life, args=(work,), daemon=True) for work in copies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise StageError(f"a copy of the model failed: {shown(str(errors[0]), 300)}")
-    return time.perf_counter() - began
+    """Seconds for a stream that independent copies of a whole model share; each has run the first sample before."""
+    with Copies(copies, samples[0]) as together:
+        return together.run(samples, keep_outputs=False).seconds
 
 
-class _Pool(Protocol):
-    def check(self) -> None: ...
-
-    first: Any
-    last: Any
-
-
-def _stream(pool: _Pool, samples: Iterable[Any]) -> Iterator[Any]:
-    """Feed as fast as the first queue takes samples, hand out results as they come."""
-    n_in = n_out = 0
-    feed = iter(samples)
-    sample, more = _next(feed)
-    while more or n_out < n_in:
-        if more:
-            try:
-                pool.first.put(sample, block=n_out == n_in, timeout=POLL_S)
-                n_in += 1
-                sample, more = _next(feed)
-                continue
-            except queue.Full:
-                pass
-        try:
-            yield pool.last.get(timeout=POLL_S)
-            n_out += 1
-        except queue.Empty:
-            pool.check()
-        except (EOFError, OSError):  # the last stage's end is closed: it has ended, which is seen a moment later
-            time.sleep(POLL_S)
-            pool.check()
+def _after_one(work: Work, sample: Any) -> Work:
+    work(sample)
+    return work
 
 
 def _next(feed: Iterator[Any]) -> tuple[Any, bool]:
@@ -155,182 +207,3 @@ def _next(feed: Iterator[Any]) -> tuple[Any, bool]:
         return next(feed), True
     except StopIteration:
         return None, False
-
-
-def _work(
-    stage: Stage,
-    source: Any,
-    target: Any,
-    is_over: Callable[[], bool],
-    on_ready: Callable[[], None],
-    on_error: Callable[[str], None],
-    add_times: Callable[[float, float], None],
-) -> None:
-    """A worker's life, the same in a thread and in a process."""
-    try:
-        if stage.cores is not None and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, stage.cores)  # of the calling thread only, so it holds for threads too
-        work = stage.make()
-        on_ready()
-        while not is_over():
-            try:
-                sample = source.get(timeout=POLL_S)
-            except queue.Empty:
-                continue
-            began = time.perf_counter()
-            result = work(sample)
-            done = time.perf_counter()
-            while not is_over():
-                try:
-                    target.put(result, timeout=POLL_S)
-                    break
-                except queue.Full:
-                    continue
-            add_times(done - began, time.perf_counter() - done)
-    except Exception as error:  # whatever a stage raises belongs to the run's caller
-        on_error(f"{type(error).__name__}: {error}")
-
-
-class _ThreadPool:
-    """Workers as threads; what a runtime does inside them must release the interpreter lock to overlap."""
-
-    def __init__(self, stages: Sequence[Stage], queue_size: int) -> None:
-        self._stages = stages
-        queues: list[queue.Queue[Any]] = [queue.Queue(queue_size) for _ in range(len(stages) + 1)]
-        self.first, self.last = queues[0], queues[-1]
-        self._over = threading.Event()
-        self._errors: list[tuple[str, str]] = []
-        self._ready = [threading.Event() for _ in stages]
-        self._times = [[0.0, 0.0] for _ in stages]
-        self._threads = [
-            threading.Thread(target=self._life, args=(i, queues[i], queues[i + 1]), name=s.name, daemon=True)
-            for i, s in enumerate(stages)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def _life(self, i: int, source: Any, target: Any) -> None:
-        def failed(message: str) -> None:
-            self._errors.append((self._stages[i].name, message))
-            self._over.set()
-
-        def add(busy_s: float, blocked_s: float) -> None:
-            self._times[i][0] += busy_s
-            self._times[i][1] += blocked_s
-
-        _work(self._stages[i], source, target, self._over.is_set, self._ready[i].set, failed, add)
-
-    def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + START_LIMIT_S
-        while not all(event.is_set() for event in self._ready):
-            self.check()
-            if time.monotonic() > deadline:
-                slow = next(s.name for s, e in zip(self._stages, self._ready, strict=True) if not e.is_set())
-                raise StageError(f"stage '{shown(slow)}' was not ready after {START_LIMIT_S:.0f} s")
-            time.sleep(0.001)
-
-    def check(self) -> None:
-        if self._errors:
-            name, message = self._errors[0]
-            raise StageError(f"stage '{shown(name)}' failed: {shown(message, 300)}")
-
-    def times(self) -> list[tuple[float, float]]:
-        return [(busy, blocked) for busy, blocked in self._times]
-
-    def close(self) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join(timeout=5.0)
-
-
-class _ProcessPool:
-    """Workers as processes of their own, which end with this one whatever happens to it."""
-
-    def __init__(self, stages: Sequence[Stage], queue_size: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._stages = stages
-        queues: list[Any] = [context.Queue(queue_size) for _ in range(len(stages) + 1)]
-        self.first, self.last = queues[0], queues[-1]
-        self._queues = queues
-        self._over = context.Event()
-        self._news: Any = context.Queue()
-        self._ready: set[int] = set()
-        self._errors: dict[int, str] = {}
-        self._times = [context.Array("d", 2) for _ in stages]
-        self._processes = [
-            context.Process(
-                target=_process_life,
-                args=(i, s, queues[i], queues[i + 1], self._over, self._news, self._times[i], os.getpid()),
-                name=s.name,
-                daemon=True,
-            )
-            for i, s in enumerate(stages)
-        ]
-        for process in self._processes:
-            process.start()
-        # With our copy of its writing end open, a stage that dies in the middle of a result would leave us reading.
-        self.last._writer.close()
-
-    def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + START_LIMIT_S
-        while len(self._ready) < len(self._stages):
-            self.check()
-            if time.monotonic() > deadline:
-                slow = next(s.name for i, s in enumerate(self._stages) if i not in self._ready)
-                raise StageError(f"stage '{shown(slow)}' was not ready after {START_LIMIT_S:.0f} s")
-            time.sleep(0.005)
-
-    def check(self) -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                i, message = self._news.get_nowait()
-                if message is None:
-                    self._ready.add(i)
-                else:
-                    self._errors.setdefault(i, message)
-        for i, message in self._errors.items():
-            raise StageError(f"stage '{shown(self._stages[i].name)}' failed: {shown(message, 300)}")
-        for stage, process in zip(self._stages, self._processes, strict=True):
-            if process.exitcode is not None:
-                how = f"killed by signal {-process.exitcode}" if process.exitcode < 0 else f"exit {process.exitcode}"
-                raise StageError(f"stage '{shown(stage.name)}' ended before its work was done ({how})")
-
-    def times(self) -> list[tuple[float, float]]:
-        return [(t[0], t[1]) for t in self._times]
-
-    def close(self) -> None:
-        self._over.set()
-        deadline = time.monotonic() + 2.0
-        for process in self._processes:
-            process.join(timeout=max(0.0, deadline - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-                process.join()
-        for q in (*self._queues, self._news):
-            q.cancel_join_thread()  # what is still in a queue is of no use to anybody
-            q.close()
-
-
-def _process_life(
-    i: int, stage: Stage, source: Any, target: Any, over: Any, news: Any, times: Any, parent: int
-) -> None:  # pragma: no cover - runs in another process
-    def add(busy_s: float, blocked_s: float) -> None:
-        times[0] += busy_s
-        times[1] += blocked_s
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(POLL_S)
-        os._exit(1)  # whatever this process is doing or waiting for, nobody wants it
-
-    threading.Thread(target=watch, daemon=True).start()
-    _work(
-        stage,
-        source,
-        target,
-        over.is_set,
-        lambda: news.put((i, None)),
-        lambda message: news.put((i, message)),
-        add,
-    )
-    target.cancel_join_thread()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from placewright.cluster import Cluster
-from placewright.errors import InputError
+from placewright.errors import InputError, PlacewrightError
 from placewright.execute.live import Executor, LiveModel
-from placewright.execute.measure import SETTLING_RUNS, Comparison, Timing, compare, measure_in_turns, timing
+from placewright.execute.measure import SETTLING_RUNS, Comparison, Timing, compare, orders, settle, timing
 from placewright.execute.outputs import OutputError, difference
-from placewright.execute.pipeline import PipelineRun, StageTimes, run_copies, run_pipeline
+from placewright.execute.pipeline import Copies, Pipeline, StageTimes, run_pipeline, time_stream
 from placewright.execute.placed import live_stages, start_placement
 from placewright.execute.stages import StagedModel
 from placewright.placement import Placement
@@ -34,6 +34,7 @@ class RunResult(NamedTuple):
     stages: tuple[StageTimes, ...]
     segments: int
     note: str = ""  # of the runtime
+    latencies: dict[str, Timing] | None = None  # under ``pipeline``: one sample that has all devices to itself
 
     @property
     def measured(self) -> Timing:
@@ -45,21 +46,25 @@ class RunResult(NamedTuple):
 
     def summary(self, device_names: Sequence[str]) -> dict[str, Any]:
         """The keys that ``run --json`` prints."""
+        latencies = self.latencies or self.timings
+
+        def figures(name: str) -> dict[str, float]:
+            median_s = self.timings[name].median_s
+            return {
+                "measured_s": median_s,
+                "throughput_per_s": 1 / median_s,
+                "latency_s": latencies[name].median_s,
+            }
+
+        others = [name for name in self.timings if name != PLACED]
         return {
             "runtime": self.runtime,
-            "measured_s": self.measured.median_s,
+            **figures(PLACED),
             "interval_s": [self.measured.low_s, self.measured.high_s],
-            "throughput_per_s": 1 / self.measured.median_s,
             "predicted_s": self.predicted_s,
             "compile_s": self.compile_s,
-            "single_device": {
-                d: {"measured_s": self.timings[d].median_s, "throughput_per_s": 1 / self.timings[d].median_s}
-                for d in device_names
-                if d in self.timings
-            },
-            "alternatives": {
-                n: {"measured_s": t.median_s} for n, t in self.timings.items() if n != PLACED and n not in device_names
-            },
+            "single_device": {name: figures(name) for name in others if name in device_names},
+            "alternatives": {name: figures(name) for name in others if name not in device_names},
             "max_abs_error": max((o.max_abs for o in self.outputs), default=0.0),
             "max_rel_error": max((o.max_rel for o in self.outputs), default=0.0),
             "segments": self.segments,
@@ -77,17 +82,48 @@ def run_placement(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
     """Execute and measure. ``samples`` is the length of the stream that a pipeline is measured with."""
-    if placement.device_of_op is None:
-        raise InputError("there is no placement to run: " + (placement.note or placement.status))
-    problem = placement.problem
-    with contextlib.ExitStack() as cleanup:
-        if problem.execution == "pipeline":
-            return _run_pipelines(live, placement, repeats, samples, should_stop)
+    with PlacementRun(live, placement, samples=samples) as run:
+        run.measure(repeats, warm_up, should_stop=should_stop)
+        result = run.result()
+    if result is None:
+        raise PlacewrightError("stopped before this placement was measured")
+    return result
+
+
+class PlacementRun:
+    """A placement and what it is compared with, compiled, with outputs compared: ready to be measured, then closed."""
+
+    def __init__(self, live: LiveModel, placement: Placement, *, samples: int = 50) -> None:
+        if placement.device_of_op is None:
+            raise InputError("there is no placement to run: " + (placement.note or placement.status))
+        self._live, self._placement = live, placement
+        self._variants: dict[str, Callable[[], object]] = {}
+        self._streams: dict[str, Callable[[], Pipeline]] = {}
+        self._bags: list[Any] = []
+        self._stages: tuple[StageTimes, ...] = ()
+        self._note = ""
+        with contextlib.ExitStack() as cleanup:
+            if placement.problem.execution == "pipeline":
+                self._compile_streams(samples)
+            else:
+                self._compile(cleanup)
+            self._cleanup = cleanup.pop_all()
+        self._seconds: dict[str, list[float]] = {name: [] for name in self._variants | self._streams}
+        self._latency_s: dict[str, list[float]] = {name: [] for name in self._streams}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup.close()
+
+    def _compile(self, cleanup: contextlib.ExitStack) -> None:
+        live, placement, problem = self._live, self._placement, self._placement.problem
         ours = start_placement(live, placement)
         cleanup.callback(ours.close)
-        variants: dict[str, Callable[[], object]] = {PLACED: lambda: ours(live.inputs)}
+        self._variants[PLACED] = lambda: ours(live.inputs)
         reference: list[Any] | None = None
-        used = {problem.cluster.device_names[d] for d in placement.device_of_op}
+        used = {problem.cluster.device_names[d] for d in placement.device_of_op}  # type: ignore[union-attr]
         usable = _usable_alone(placement)
         for name in usable:
             if used == {name}:  # started a second time, the same model may be faster or slower by luck of its memory
@@ -96,65 +132,107 @@ def run_placement(
                 alone = live.start(dict.fromkeys(live.graph.op_names, name), problem.cluster, None)
                 cleanup.callback(alone.close)
             reference = alone(live.inputs) if reference is None else reference
-            variants[name] = _bound(alone, live.inputs)
+            self._variants[name] = _bound(alone, live.inputs)
         for name, cluster in _wider(problem.cluster):
             wide = live.start(dict.fromkeys(live.graph.op_names, cluster.device_names[0]), cluster, None)
             cleanup.callback(wide.close)
-            variants[name] = _bound(wide, live.inputs)
+            self._variants[name] = _bound(wide, live.inputs)
         for name, within in _within_memory(live, placement, usable):
             cleanup.callback(within.close)
             reference = within(live.inputs) if reference is None else reference
-            variants[name] = _bound(within, live.inputs)
-        errors = _output_errors(ours(live.inputs), reference)
-        timings = measure_in_turns(variants, repeats, warm_up, settling_runs=SETTLING_RUNS, should_stop=should_stop)
+            self._variants[name] = _bound(within, live.inputs)
+        self._outputs = _output_errors(ours(live.inputs), reference)
+        self._compile_s = float(getattr(ours, "compile_s", 0.0))
+        self._n_segments = int(getattr(ours, "n_segments", 0))
+        self._note = str(getattr(ours, "note", ""))
+
+    def _compile_streams(self, samples: int) -> None:
+        live, placement, cluster = self._live, self._placement, self._placement.problem.cluster
+        devices, stage = live_stages(live, placement)
+        began = time.perf_counter()
+        staged = live.staged(devices, stage, cluster).compiled()
+        self._compile_s = time.perf_counter() - began
+        self._n_segments = len(staged.parts)
+        self._streams[PLACED] = _pipeline(staged)
+        whole = {name: live.staged(*_alone(live, name), cluster).compiled() for name in _usable_alone(placement)}
+        for name, model in whole.items():
+            self._streams[name] = _pipeline(model)
+        self._bags = [staged.bag(live.inputs)] * samples
+        if len(whole) == len(cluster.devices) > 1:
+            copies = [model.stages()[0].make() for model in whole.values()]
+            self._streams["a copy on each device"] = lambda: Copies(copies, self._bags[0])
+        for name, wider in _wider(cluster):
+            self._streams[name] = _pipeline(live.staged(*_alone(live, wider.device_names[0]), wider).compiled())
+        reference = _one_sample(next(iter(whole.values())), live.inputs) if whole else None
+        self._outputs = _output_errors(_one_sample(staged, live.inputs), reference)
+
+    def measure(
+        self,
+        repeats: int = 20,
+        warm_up: int = 3,
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_round: Callable[[int], None] = lambda number: None,
+    ) -> None:
+        """Give every variant a turn per round; what was measured when ``should_stop`` says so counts.
+
+        A turn is a run that does not count and one that does. For a pipeline it is a sample that does not count, one
+        that has the pipeline to itself, and a stream of the rest.
+        """
+        try:
+            for run in self._variants.values():
+                for _ in range(warm_up):
+                    if should_stop():
+                        return
+                    run()
+            for number, order in enumerate(orders(list(self._seconds), max(1, repeats)), 1):
+                on_round(number)
+                if number == 1:  # so that it is there if the measurement ends early
+                    order.sort(key=lambda name: name != PLACED)
+                for name in order:
+                    if should_stop():
+                        return
+                    self._take_turn(name, should_stop)
+        except PlacewrightError:
+            if not should_stop():  # a signal to all of a command's processes ends workers, too
+                raise
+
+    def _take_turn(self, name: str, should_stop: Callable[[], bool]) -> None:
+        if name in self._variants:
+            settle(self._variants[name], SETTLING_RUNS, 0.0)
+            began = time.perf_counter()
+            self._variants[name]()
+            self._seconds[name].append(time.perf_counter() - began)
+            return
+        timed = time_stream(self._streams[name](), self._bags, should_stop)
+        if timed.run.n_samples == len(self._bags) or (timed.run.n_samples and not self._seconds[name]):
+            self._latency_s[name].append(timed.latency_s)
+            self._seconds[name].append(timed.sample_s)
+            self._stages = timed.run.stages if name == PLACED else self._stages
+
+    def result(self) -> RunResult | None:
+        """What has been measured so far, also while it is being measured; nothing if this placement has not."""
+        if not self._seconds[PLACED]:
+            return None
         return RunResult(
-            runtime=live.runtime,
-            predicted_s=placement.value,
-            timings=timings,
-            compile_s=float(getattr(ours, "compile_s", 0.0)),
-            outputs=errors,
-            stages=(),
-            segments=int(getattr(ours, "n_segments", 0)),
-            note=str(getattr(ours, "note", "")),
+            runtime=self._live.runtime,
+            predicted_s=self._placement.value,
+            timings=_timings(self._seconds),
+            compile_s=self._compile_s,
+            outputs=self._outputs,
+            stages=self._stages,
+            segments=self._n_segments,
+            note=self._note,
+            latencies=_timings(self._latency_s) if self._streams else None,
         )
 
 
-def _run_pipelines(
-    live: LiveModel, placement: Placement, repeats: int, samples: int, should_stop: Callable[[], bool]
-) -> RunResult:
-    cluster = placement.problem.cluster
-    devices, stage = live_stages(live, placement)
-    began = time.perf_counter()
-    staged = live.staged(devices, stage, cluster).compiled()
-    compile_s = time.perf_counter() - began
-    whole = {name: live.staged(*_alone(live, name), cluster).compiled() for name in _usable_alone(placement)}
-    bags = [staged.bag(live.inputs) for _ in range(samples)]
-    last: list[PipelineRun] = []
+def _timings(seconds: Mapping[str, list[float]]) -> dict[str, Timing]:
+    return {name: timing(np.array(s)) for name, s in seconds.items() if s}
 
-    def ours() -> None:
-        last[:] = [run_pipeline(staged.stages(), bags, keep_outputs=False)]
 
-    def streamed(model: StagedModel) -> Callable[[], object]:
-        return lambda: run_pipeline(model.stages(), bags, keep_outputs=False)
-
-    variants: dict[str, Callable[[], object]] = {PLACED: ours} | {n: streamed(m) for n, m in whole.items()}
-    if len(whole) == len(cluster.devices) > 1:
-        copies = [m.stages()[0].make() for m in whole.values()]
-        variants["a copy on each device"] = lambda: run_copies(copies, bags)
-    for name, wider in _wider(cluster):
-        one = live.staged(*_alone(live, wider.device_names[0]), wider).compiled()
-        variants[name] = streamed(one)
-    timings = measure_in_turns(variants, repeats, 1, should_stop=should_stop)
-    reference = _one_sample(next(iter(whole.values())), live.inputs) if whole else None
-    return RunResult(
-        runtime=live.runtime,
-        predicted_s=placement.value,
-        timings={n: timing(t.samples_s / samples) for n, t in timings.items()},
-        compile_s=compile_s,
-        outputs=_output_errors(_one_sample(staged, live.inputs), reference),
-        stages=last[0].stages,
-        segments=len(staged.parts),
-    )
+def _pipeline(staged: StagedModel) -> Callable[[], Pipeline]:
+    return lambda: Pipeline(staged.stages())
 
 
 def _one_sample(staged: StagedModel, inputs: Sequence[Any]) -> list[Any]:
