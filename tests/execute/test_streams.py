@@ -18,6 +18,7 @@ import pipeline_stages as make
 import pytest
 
 import placewright as pw
+from placewright.execute.child import Child
 from placewright.execute.live import LiveModel
 from placewright.execute.measured import MeasuredEvaluator
 from placewright.execute.memo import Memo
@@ -171,6 +172,21 @@ def test_stages_do_not_hear_the_terminals_ctrl_c() -> None:
         assert process.pid is not None
         os.kill(process.pid, signal.SIGINT)
         assert pipeline.run(range(20)).n_samples == 20
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="no signal masks here")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_child_leaves_signals_to_the_process_that_started_it(monkeypatch: Any, number: int) -> None:
+    """A terminal sends Ctrl-C, and timeout SIGTERM, to all processes of a command: it ends with what it has."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    child = Child("child_that_echoes", "slow0", "sse41")
+    try:
+        assert child.ask(0) == 0
+        os.kill(child._process.pid, number)
+        assert [child.ask(i) for i in range(1, 4)] == [1, 2, 3]
+    finally:
+        child.close()
+    assert child._process.returncode is not None
 
 
 def test_processes_leave_no_files_open() -> None:

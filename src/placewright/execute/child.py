@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.execute.dataflow import ExecutionError
+from placewright.execute.workers import deaf_children
 from placewright.text import shown
 
 _END_LIMIT_S = 5.0
@@ -29,7 +31,7 @@ class Child:
     def __init__(self, module: str, device: str, instruction_set: str) -> None:
         self.device = device
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, deaf_children(signal.SIGINT, signal.SIGTERM):  # it ends when we do, and not before
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
