@@ -10,6 +10,7 @@ from placewright.budget import Budget, Incumbent
 from placewright.graph import OpGraph
 from placewright.placers.base import Found, Placer
 from placewright.placers.exact.complete import CompletePlacer
+from placewright.placers.packing import pack
 from placewright.placers.registry import get_placer, get_placer_class, is_installed
 from placewright.problem import Problem
 
@@ -77,17 +78,25 @@ class AutoPlacer(Placer):
                     budget.report(placement.value, shared.bound, evaluations, note=member.name)
         stop = "proven optimal" if shared.is_closed() else "budget used" if shared.expired() else "every member ran"
         best = shared.incumbent
-        if best is None:  # where limits are tight: whatever the clock says, some placements are looked at
-            ran.append(CompletePlacer.name)
-            last = CompletePlacer().search(problem, Budget(_LAST_RESORT_S, _LAST_RESORT_PLACEMENTS), seed)
-            evaluations += last.evaluations
-            if last.device_of_op is not None or last.infeasible:
-                return last._replace(evaluations=evaluations, note=f"ran {', '.join(ran)}")
-        note = f"ran {', '.join(ran)}"
         if best is None:
-            return Found(None, evaluations=evaluations, note=f"{note}; none found a valid placement")
-        note = f"{note}; best by {best.placer}; stopped: {stop}"
+            last = _last_resort(problem, seed)
+            evaluations += last.evaluations
+            bound = max(shared.bound, last.bound or 0.0)
+            return last._replace(bound=bound, evaluations=evaluations, note=f"ran {', '.join(ran)}; {last.note}")
+        note = f"ran {', '.join(ran)}; best by {best.placer}; stopped: {stop}"
         return Found(best.device_of_op, shared.bound, best.priority, best.replicas, evaluations, note=note)
+
+
+def _last_resort(problem: Problem, seed: int) -> Found:
+    """Where limits are tight and no member has met a valid placement: whatever the clock says, some are made."""
+    packed = pack(problem, seed)
+    if packed.device_of_op is not None:
+        return packed._replace(note="none found a valid placement, filling devices did")
+    seen = CompletePlacer().search(problem, Budget(_LAST_RESORT_S, _LAST_RESORT_PLACEMENTS), seed)
+    note = "looking at all placements did" if seen.device_of_op is not None else seen.note
+    return seen._replace(
+        evaluations=seen.evaluations + packed.evaluations, note=f"none found a valid placement, {note}"
+    )
 
 
 def plan_for(problem: Problem, seconds: float = math.inf) -> tuple[Step, ...]:
