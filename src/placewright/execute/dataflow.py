@@ -8,11 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from placewright.errors import PlacewrightError
+from placewright.frontends.base import one_line
 from placewright.text import shown
 
 
 class ExecutionError(PlacewrightError):
     """The runtime refused or failed; the message says where."""
+
+    exit_code = 2  # as for other models that cannot be used
 
 
 class Task(NamedTuple):
@@ -76,7 +79,7 @@ class Dataflow:
                         task.run()
                 except Exception as error:  # raised again by the caller's thread
                     where = f"segment {t} on '{shown(task.device)}' (from '{shown(task.label)}')"
-                    self._errors.append(f"{where} failed: {shown(str(error), 300)}")
+                    self._errors.append(f"{where} failed: {one_line(error, 300)}")
                 finally:
                     self._done[t].set()
             self._finished.wait()

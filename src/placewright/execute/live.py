@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from placewright.cluster import Cluster, DeviceKind
 from placewright.errors import InputError
+from placewright.execute.refusals import Refusals
 from placewright.execute.stages import StagedModel
 from placewright.extras import require
 from placewright.frontends.registry import read_model
@@ -54,14 +53,27 @@ def open_live(
     package_needed = runtime_package(runtime)
     for package in (package_needed, "onnx_ir") if runtime == "onnxruntime" else (package_needed,):
         require(package)
-    if runtime == "torch":
-        return _open_torch(model, cuda_graphs)
-    if cuda_graphs:
+    if cuda_graphs and runtime != "torch":
         raise InputError(f"CUDA graphs are for models that torch runs; this one is run by {runtime}")
-    if runtime == "onnxruntime":
-        return _open_onnxruntime(model, shapes or {})
-    live = _open_openvino(model, shapes or {})
-    return _by_hetero(live) if runtime == "openvino-hetero" else live
+    refusals = Refusals(runtime, model)
+    with refusals.told():
+        if runtime == "torch":
+            live = _open_torch(model, cuda_graphs)
+        elif runtime == "onnxruntime":
+            live = _open_onnxruntime(model, shapes or {})
+        else:
+            live = _open_openvino(model, shapes or {})
+    return _guarded(_by_hetero(live) if runtime == "openvino-hetero" else live, refusals)
+
+
+def _guarded(live: LiveModel, refusals: Refusals) -> LiveModel:
+    """The same model; what its runtime raises from now on is told in one line."""
+    within = live.start_within
+    return live._replace(
+        start=lambda *given: refusals.executor(lambda: live.start(*given)),
+        staged=lambda *given: refusals.staged(lambda: live.staged(*given)),
+        start_within=within and (lambda *given: refusals.executor(lambda: within(*given))),
+    )
 
 
 def runtime_package(runtime: str) -> str:
@@ -83,6 +95,7 @@ def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveMod
     import openvino as ov
 
     from placewright.execute.openvino import SplitRun, call_overhead_s, staged_openvino
+    from placewright.execute.openvino_values import check_types, example
     from placewright.frontends.openvino_conversion import zoo_openvino
 
     inputs: list[Any] | None = None
@@ -97,7 +110,8 @@ def _open_openvino(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveMod
         if Path(model).suffix == ".onnx":
             graph = read_model(live, {})  # OpenVINO gives some ops of ONNX other names
     if inputs is None:
-        inputs = [_example(tuple(p.shape), p.element_type.to_dtype()) for p in live.inputs]
+        check_types(live, shown(model, 200))
+        inputs = [example(p) for p in live.inputs]
     return LiveModel(
         "openvino",
         graph,
@@ -128,6 +142,7 @@ def _open_torch(model: str, cuda_graphs: bool) -> LiveModel:
     import torch
 
     from placewright.execute.torch import TorchRun
+    from placewright.execute.torch_program import example_inputs
     from placewright.execute.torch_room import ops_on, plan_room
     from placewright.execute.torch_stages import staged_torch
     from placewright.execute.torch_weights import WeightStore
@@ -142,8 +157,7 @@ def _open_torch(model: str, cuda_graphs: bool) -> LiveModel:
         inputs = list(examples)
     elif Path(model).suffix == ".pt2":
         program = load_program(Path(model), shown(model, 200))
-        example_args, _ = program.example_inputs
-        inputs = list(example_args)
+        inputs = example_inputs(program)
     else:
         raise InputError(f"{shown(model, 200)}: cannot be run by torch; expected zoo:NAME or a .pt2 file")
 
@@ -189,7 +203,7 @@ def _open_torch(model: str, cuda_graphs: bool) -> LiveModel:
 def _open_onnxruntime(model: str, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
     import onnx_ir
 
-    from placewright.execute.onnxruntime import OrtRun, staged_ort
+    from placewright.execute.onnxruntime import OrtRun, example, staged_ort
 
     if Path(model).suffix != ".onnx":
         raise InputError(f"{shown(model, 200)}: cannot be run by onnxruntime; expected an .onnx file")
@@ -199,7 +213,7 @@ def _open_onnxruntime(model: str, shapes: Mapping[str, tuple[int, ...]]) -> Live
         if value.name in shapes:
             value.shape = onnx_ir.Shape(list(shapes[value.name]))
     values = [v for v in live.graph.inputs if v.name not in live.graph.initializers]
-    inputs = [_example(tuple(int(d) for d in v.shape), v.dtype.numpy()) for v in values]
+    inputs = [example(v, shown(model, 200)) for v in values]
     return LiveModel(
         "onnxruntime",
         graph,
@@ -258,9 +272,3 @@ def _by_device(
             f"device kind '{shown(apart[0])}' has an instruction set of its own; only openvino can do that"
         )
     return {d.name: make(kinds[d.kind]) for d in cluster.devices}
-
-
-def _example(shape: tuple[int, ...], dtype: Any) -> Any:
-    if np.issubdtype(dtype, np.floating):
-        return np.random.default_rng(0).standard_normal(shape).astype(dtype)
-    return np.ones(shape, dtype)

@@ -13,10 +13,15 @@ from numpy.typing import NDArray
 
 from placewright.errors import InputError
 from placewright.execute.dataflow import Dataflow, ExecutionError, Task
+from placewright.execute.sample import example_array
 from placewright.execute.stages import Part, Source, StagedModel, find_segments, in_planned_order
 from placewright.frontends.assemble import unique_names
 from placewright.frontends.onnx_shapes import infer_shapes
 from placewright.text import shown, shown_list
+
+_AS_ARRAYS = frozenset(
+    ["FLOAT16", "FLOAT", "DOUBLE", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "BOOL"]
+)  # STRING is one, too, but there is nothing to compare
 
 
 class OrtSetup(NamedTuple):
@@ -57,6 +62,7 @@ class OrtRun:
         self._values: dict[str, Any] = {}
         self._inputs = [v.name for v in _inputs(model.graph)]
         self._outputs = [v.name for v in model.graph.outputs]
+        _check_results(model.graph)
         maker = {name: p for p, piece in enumerate(self.pieces) for name in piece.outputs}
         after = [frozenset(maker[name] for name in piece.inputs if name in maker) for piece in self.pieces]
         tasks = [
@@ -206,6 +212,7 @@ def staged_ort(
 
     _check_providers(setups)
     model, names = _named(model)
+    _check_results(model.graph)
     placed = whole_placement(model.graph, names, device_of_name)
     pieces = _pieces(model.graph, names, placed, {n: stage_of_name[n] for n in placed})
     source_of = {v.name: Source(-1, i) for i, v in enumerate(_inputs(model.graph))}
@@ -230,6 +237,34 @@ def _named(model: Any) -> tuple[Any, dict[int, str]]:
     for node in model.graph:
         node.name = names[id(node)]  # so that assignments can be read back under these names
     return model, names
+
+
+def example(value: Any, where: str) -> NDArray[Any]:
+    """A sample's input for a graph input; :class:`InputError` if its type is none that ONNX Runtime takes as arrays."""
+    import onnx_ir
+
+    if not isinstance(value.type, onnx_ir.TensorType) or value.dtype.name not in _AS_ARRAYS:
+        raise _type_error("input", value, where)
+    return example_array(tuple(int(d) for d in value.shape), value.dtype.numpy())
+
+
+def _type_error(what: str, value: Any, where: str) -> InputError:
+    kind = type(value.type).__name__.removesuffix("Type")
+    text = value.dtype.name if kind == "Tensor" else f"{kind} of {value.dtype.name}"
+    return InputError(
+        f"{where}: {what} '{shown(value.name)}' has type {shown(text)}, which ONNX Runtime does not exchange as "
+        "arrays; let the model convert from and to FLOAT16, FLOAT, DOUBLE, whole numbers or BOOL"
+    )
+
+
+def _check_results(graph: Any) -> None:
+    """A result that no node makes cannot come out of a session."""
+    for value in graph.outputs:
+        if value.is_initializer():
+            raise InputError(
+                f"a result of the model, '{shown(value.name)}', is a constant, so no device makes it; leave it out of "
+                "the model's results to run it in parts"
+            )
 
 
 def _inputs(graph: Any) -> list[Any]:

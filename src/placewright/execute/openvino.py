@@ -16,6 +16,7 @@ from placewright.execute.child import Child
 from placewright.execute.dataflow import Dataflow, ExecutionError, Task
 from placewright.execute.openvino_layout import Value, computes_channels_last, kept_transpositions, values_channels_last
 from placewright.execute.openvino_split import Segment, SplitModel, model_segments, split_model, whole_placement
+from placewright.execute.openvino_values import to_array, to_tensor
 from placewright.execute.openvino_worker import WorkerModel, start_worker
 from placewright.execute.stages import Part, Source, StagedModel
 from placewright.text import shown, shown_list
@@ -173,9 +174,11 @@ class HeteroModel:
         self.compile_s = time.perf_counter() - began
         self.n_segments = int(self._compiled.get_property("HETERO_NUMBER_OF_SUBMODELS"))
         self._request = self._compiled.create_infer_request()
+        self._input_types = [p.get_element_type() for p in model.inputs]
 
     def __call__(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        return [np.array(v) for v in self._request.infer(list(inputs)).values()]
+        self._request.infer([to_tensor(v, element) for v, element in zip(inputs, self._input_types, strict=True)])
+        return [to_array(tensor) for tensor in self._request.output_tensors]
 
     def close(self) -> None:
         """Let go of the compiled model; the object cannot be used afterwards."""
@@ -203,12 +206,13 @@ class SplitRun:
         began = time.perf_counter()
         self.split, compiled = self._compiled(model, placed, segment_of)
         self._requests = [c.create_infer_request() for c in compiled]
+        self._input_types = [p.get_element_type() for p in model.inputs]
         self.compile_s = time.perf_counter() - began
         self._bind_tensors()
         tasks = [
             Task(
                 device=s.device,
-                run=functools.partial(request.infer, share_inputs=True, share_outputs=True),
+                run=self._task(request, s),
                 after=frozenset(source.part for source in s.sources if source.part >= 0),
                 label=s.op_names[0],
             )
@@ -222,10 +226,8 @@ class SplitRun:
         return len(self.split.segments)
 
     def __call__(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        import openvino as ov
-
         with self._lock:
-            tensors = [ov.Tensor(np.ascontiguousarray(i), shared_memory=True) for i in inputs]
+            tensors = [to_tensor(i, element) for i, element in zip(inputs, self._input_types, strict=True)]
             for request, segment in zip(self._requests, self.split.segments, strict=True):
                 for port, source in enumerate(segment.sources):
                     if source.part < 0:
@@ -258,14 +260,32 @@ class SplitRun:
 
     def _result(self, source: Source, inputs: list[Any]) -> NDArray[Any]:
         if source.part < 0:
-            return np.array(inputs[source.number].data)
-        return np.array(self._requests[source.part].get_output_tensor(source.number).data)
+            return to_array(inputs[source.number])
+        return to_array(self._requests[source.part].get_output_tensor(source.number))
 
     def _bind_tensors(self) -> None:
         for request, segment in zip(self._requests, self.split.segments, strict=True):
             for port, source in enumerate(segment.sources):
-                if source.part >= 0:
+                if source.part >= 0 and not self._is_open(source):
                     request.set_input_tensor(port, self._requests[source.part].get_output_tensor(source.number))
+
+    def _is_open(self, source: Source) -> bool:
+        """Whether only the data decide the shape of what a segment makes."""
+        return bool(self.split.segments[source.part].model.output(source.number).get_partial_shape().is_dynamic)
+
+    def _task(self, request: Any, segment: Segment) -> Callable[[], object]:
+        """What runs a segment; tensors of open shape are handed over each time, since they may be others then."""
+        infer = functools.partial(request.infer, share_inputs=True, share_outputs=True)
+        late = [(p, s) for p, s in enumerate(segment.sources) if s.part >= 0 and self._is_open(s)]
+        if not late:
+            return infer
+
+        def run() -> None:
+            for port, source in late:
+                request.set_input_tensor(port, self._requests[source.part].get_output_tensor(source.number))
+            infer()
+
+        return run
 
 
 def call_overhead_s(setups: Mapping[str, DeviceSetup], device: str) -> float:
@@ -302,17 +322,16 @@ def staged_openvino(
     split = split_model(model, placed, {n: number[stage] for n, stage in stage_of.items()})
 
     def compiled(segment: Segment) -> Callable[[list[Any]], list[Any]]:
-        import openvino as ov
-
         request = compiler.compiled(segment.model, segment.device).create_infer_request()
+        elements = [p.get_element_type() for p in segment.model.inputs]
         n_outputs = len(segment.model.outputs)
 
         def run(values: list[Any]) -> list[Any]:
             for port, value in enumerate(values):
-                request.set_input_tensor(port, ov.Tensor(np.ascontiguousarray(value), shared_memory=True))
+                request.set_input_tensor(port, to_tensor(value, elements[port]))
             request.infer(share_inputs=True, share_outputs=True)
             # Outputs are copied: the next sample overwrites the request's own.
-            return [np.array(request.get_output_tensor(i).data) for i in range(n_outputs)]
+            return [to_array(request.get_output_tensor(i)) for i in range(n_outputs)]
 
         return run
 

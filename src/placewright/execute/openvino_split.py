@@ -147,6 +147,11 @@ class _Cut:
         name = value.get_node().get_friendly_name()
         if value.get_node().get_type_name() == "Parameter":
             return Source(-1, self._model_inputs[name])
+        if name not in self._segment_of:
+            raise InputError(
+                f"a result of the model, '{shown(name)}', is computed from constants alone, so no device makes it; "
+                "leave it out of the model's results to run it in parts"
+            )
         outputs = self._outputs[self._segment_of[name]]
         outputs.setdefault((name_of(value), is_last), (len(outputs), value))
         return Source(self._segment_of[name], outputs[name_of(value), is_last][0])

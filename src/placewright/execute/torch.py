@@ -23,6 +23,7 @@ from placewright.execute.torch_graphs import capture_segments
 from placewright.execute.torch_program import (
     check_signature,
     devices_of_ops,
+    held_modules,
     laid_out_like,
     ops_of,
     ordered,
@@ -32,6 +33,7 @@ from placewright.execute.torch_room import DeviceOps, Room, part_of
 from placewright.execute.torch_spills import spill_calls
 from placewright.execute.torch_weights import Stream, WeightStore, weight_spans
 from placewright.execute.torch_workers import inner_threads, own_threads, run_together
+from placewright.frontends.base import one_line
 from placewright.text import shown
 
 if TYPE_CHECKING:
@@ -237,6 +239,7 @@ class TorchRun:
         mark: Callable[[str], None] | None,
     ) -> list[list[Segment]]:
         weights = store.by_placeholder
+        inner = held_modules(self._program)
         position = {n.name: i for i, n in enumerate(nodes)}
         segments: list[list[Segment]] = []
         for device, here in enumerate(self._torch):
@@ -264,7 +267,7 @@ class TorchRun:
                 loaded = {
                     p: stream.views[p] if stream and p in stream.views else store.on(p, here)
                     for p in read & set(weights)
-                }
+                } | {m: module for m, module in inner.items() if m in read}
                 freed = [self._slots[i] for i in read if last[i] in inside and self._slots[i] not in self._results]
                 kept = [self._slots[n] for n in leaving]
                 ended = [n for n in leaving if n not in last or last[n] in inside]
@@ -381,7 +384,7 @@ class TorchRun:
                     values[slot] = None
         except Exception as error:  # raised again by the caller's thread, with the op's name
             name = shown(segment.failed_op(error))
-            self._errors.append(f"operator '{name}' on '{self._names[device]}' failed: {shown(str(error), 300)}")
+            self._errors.append(f"operator '{name}' on '{self._names[device]}' failed: {one_line(error, 300)}")
         finally:
             for slot, targets in segment.sends:
                 for other in targets:

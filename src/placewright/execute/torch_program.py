@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from placewright.errors import InputError
@@ -27,7 +28,34 @@ _FRESH = frozenset(f"aten::{name}" for name in ("conv1d", "conv2d", "conv3d", "l
 
 def ops_of(program: torch.export.ExportedProgram) -> list[Any]:
     """The nodes that compute something, in the program's order."""
-    return [n for n in program.graph.nodes if n.op == "call_function" and not _is_check(n)]
+    return [n for n in program.graph.nodes if n.op == "call_function" and not is_check(n)]
+
+
+def held_modules(program: torch.export.ExportedProgram) -> dict[str, Any]:
+    """What ops like ``torch.cond`` call, the programs inside a program, by the nodes that stand for them."""
+    module = program.graph_module
+    return {n.name: attrgetter(n.target)(module) for n in program.graph.nodes if n.op == "get_attr"}
+
+
+def example_inputs(program: torch.export.ExportedProgram) -> list[Any]:
+    """One value for each input that the caller gives: what the program was exported with, else some of its shape."""
+    import torch
+
+    names = program.graph_signature.user_inputs  # of a number or None, which the export has fixed, the value itself
+    given = torch.utils._pytree.tree_leaves(program.example_inputs or ())
+    if len(given) == len(names):
+        return [value for name, value in zip(names, given, strict=True) if isinstance(name, str)]
+    nodes = {n.name: n for n in program.graph.nodes}
+    return [example_input(nodes[name]) for name in names if isinstance(name, str)]
+
+
+def example_input(node: Any) -> torch.Tensor:
+    """An input of the shape that the program was exported for."""
+    import torch
+
+    value = node.meta["val"]
+    shape = [int(size) for size in value.shape]
+    return torch.randn(shape).to(value.dtype) if value.dtype.is_floating_point else torch.ones(shape, dtype=value.dtype)
 
 
 def output_of(program: torch.export.ExportedProgram) -> Any:
@@ -35,7 +63,7 @@ def output_of(program: torch.export.ExportedProgram) -> Any:
     return next(n for n in program.graph.nodes if n.op == "output")
 
 
-def _is_check(node: Any) -> bool:
+def is_check(node: Any) -> bool:
     """An op that only checks what the exporter already knew."""
     return not node.users and str(node.target).startswith("aten._assert_")
 

@@ -6,9 +6,17 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from placewright.errors import InputError
 from placewright.execute.stages import Part, Source, StagedModel
 from placewright.execute.torch_code import compile_segment
-from placewright.execute.torch_program import check_signature, devices_of_ops, laid_out_like, ops_of, output_of
+from placewright.execute.torch_program import (
+    check_signature,
+    devices_of_ops,
+    held_modules,
+    laid_out_like,
+    ops_of,
+    output_of,
+)
 from placewright.execute.torch_weights import WeightStore
 from placewright.execute.torch_workers import inner_threads, keep_freed_memory, own_threads
 
@@ -28,14 +36,19 @@ def staged_torch(
 
     check_signature(program)
     nodes = ops_of(program)
+    if not nodes:
+        raise InputError("the program computes nothing, so there is nothing to run in stages")
     slots = {n.name: i for i, n in enumerate(program.graph.nodes)}
     device_of = devices_of_ops(nodes, device_of_name, list(torch_devices))
     stage_of: dict[str, int] = {}
     for node in nodes:
         follows = next((stage_of[i.name] for i in node.all_input_nodes if i.name in stage_of), 0)
         stage_of[node.name] = stage_of_name.get(node.name, follows)
-    number = {name: i for i, name in enumerate(program.graph_signature.user_inputs) if isinstance(name, str)}
-    weights = WeightStore(program)
+    used = {stage: i for i, stage in enumerate(sorted(set(stage_of.values())))}
+    stage_of = {name: used[stage] for name, stage in stage_of.items()}
+    given = [name for name in program.graph_signature.user_inputs if isinstance(name, str)]  # others are fixed
+    number = {name: i for i, name in enumerate(given)}
+    weights, inner = WeightStore(program), held_modules(program)
     n_stages = max(stage_of.values(), default=-1) + 1
     mine = [[n for n in nodes if stage_of[n.name] == s] for s in range(n_stages)]
     output = output_of(program)
@@ -55,6 +68,7 @@ def staged_torch(
         count = own_threads(name, device, threads)
         read = {i.name for n in mine[s] for i in n.all_input_nodes}
         held = {w: weights.on(w, device) for w in read & set(weights.by_placeholder)}
+        held |= {m: module for m, module in inner.items() if m in read}
         arriving, leaving = [slots[n] for n in entering], [slots[n] for n in made[s]]
         segment = compile_segment(mine[s], slots, held, leaving, arriving, device, {})
 

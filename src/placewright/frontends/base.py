@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from placewright.graph import OpGraph
 from placewright.text import shown
 
 Shapes = Mapping[str, tuple[int, ...]]
+_LONG = 1000  # characters of a message that nobody reads
 
 
 class Frontend(ABC):
@@ -133,7 +135,32 @@ def check_file(path: Path) -> None:
         raise InputError(f"{where}: cannot be read: {shown(reason)}") from error
 
 
+# What libraries put before, between and after what they have to say.
+_NOISE = re.compile(
+    r"^(Exception from \S+:\d+:?|Check '.*' failed at \S+:\d+:?|\[ONNXRuntimeError\] : \d+ : \w+ :|"
+    r"(Fatal|Load model|Exception during initialization|FAIL)[^:]*: (?=\S))\s*"
+)
+_EMPTY = ("Summary:", "Loading input model", "FrontEnd API failed with OpConversionFailure:")
+
+
 def one_line(error: BaseException, limit: int = 160) -> str:
-    """The first telling line of a library's error message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return shown(lines[-1] if lines else type(error).__name__, limit)
+    """What a library's error says, as one line: its last line that tells something, without places in its sources.
+
+    Of an error that wraps others, such as a page that quotes a whole graph, the innermost speaks.
+
+    >>> one_line(RuntimeError("Exception from core.cpp:84:\\nCheck 'false' failed at f.cpp:47:\\nUnsupported type\\n"))
+    'Unsupported type'
+    """
+    while len(str(error)) > _LONG and error.__cause__ is not None:
+        error = error.__cause__
+    lines = []
+    for line in str(error).splitlines():
+        text = line.strip()
+        while (told := _NOISE.sub("", text, count=1)) != text:
+            text = told
+        if text.strip(" -") and text not in _EMPTY:
+            lines.append(text.removeprefix("-- "))
+    what = lines[-1] if lines else str(error).strip() or type(error).__name__
+    if isinstance(error, (KeyError, IndexError, AttributeError, TypeError)):  # says little without its kind
+        what = f"{type(error).__name__} {what}"
+    return shown(what, limit)

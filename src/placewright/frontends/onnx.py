@@ -85,6 +85,8 @@ def _fix_inputs(graph: Any, shapes: Shapes, where: str) -> None:
 
     check_shape_names(shapes, [value.name for value in _inputs(graph)], where)
     for value in _inputs(graph):
+        if _type_name(value) == "UNDEFINED":
+            raise InputError(f"{where}: input '{shown(value.name)}' has no element type; export the model with one")
         known = None if value.shape is None else [d if isinstance(d, int) else None for d in value.shape]
         if value.name in shapes:
             wanted = shapes[value.name]
@@ -200,14 +202,16 @@ class _Reader:
             return 0.0
         self.charged.add(id(value))
         constant = value.const_value
+        if _type_name(value) == "UNDEFINED":
+            raise InputError(f"{self.where}: initializer '{shown(value.name or '')}' has no element type")
         return float(constant.nbytes) if constant is not None else self.tensor(value).size_bytes
 
     def tensor(self, value: Any) -> TensorInfo:
         shape = self.shape(value)
-        if known_shape(value) is None and (value.uses() or value.is_graph_output()):
+        is_read = bool(value.uses()) or value.is_graph_output()
+        if is_read and (known_shape(value) is None or _type_name(value) == "STRING"):  # texts are of any length
             self.unknown_shapes += 1
-        bits = round(value.dtype.itemsize * 8) if value.dtype is not None else 32
-        return TensorInfo(value.name or "", shape, bits_bytes(shape, bits), _is_integer(value))
+        return TensorInfo(value.name or "", shape, bits_bytes(shape, _bits(value)), _is_integer(value))
 
     def shape(self, value: Any) -> Shape:
         """The shape; sizes that only the data decide count as 1."""
@@ -224,6 +228,17 @@ def _role(domain: str, op_type: str) -> Role:
     if kind == "shape":
         return "shape"
     return "source" if op_type in SOURCES or domain not in DOMAINS else "compute"
+
+
+def _type_name(value: Any) -> str:
+    return value.dtype.name if value.dtype is not None else ""
+
+
+def _bits(value: Any) -> int:
+    """Bits of one element, whatever the type: a text counts as a pointer, what is not known as 32."""
+    other = {"STRING": 64, "UNDEFINED": 32, "": 32}
+    name = _type_name(value)
+    return other[name] if name in other else round(value.dtype.itemsize * 8)
 
 
 def _is_integer(value: Any) -> bool:

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from placewright.frontends.flops import Shape
-from placewright.frontends.onnx_ops import KIND_OF_TYPE
+from placewright.frontends.onnx_ops import CONTROL, KIND_OF_TYPE
 
 _MOST_ROUNDS = 20
 
@@ -57,12 +57,13 @@ def _run_inference(model: Any) -> None:
 
 
 def _guess(node: Any) -> int:
-    standard = node.domain in ("", "ai.onnx") and node.op_type in KIND_OF_TYPE
+    standard = node.domain in ("", "ai.onnx") and node.op_type in (*KIND_OF_TYPE, *CONTROL)
     first = next((v for v in node.inputs if v is not None), None)
     if standard or first is None or not node.outputs or node.outputs[0].shape is not None:
         return 0
     if known_shape(first) is None:
         return 0
     node.outputs[0].shape = first.shape.copy() if hasattr(first.shape, "copy") else first.shape
-    node.outputs[0].dtype = first.dtype
+    if node.outputs[0].type is None:
+        node.outputs[0].dtype = first.dtype
     return 1

@@ -73,6 +73,11 @@ def load_program(path: Path, where: str) -> Any:
             raise InputError(f"{where}: has open sizes; to run it, export it with fixed shapes")
         if key == "target" and isinstance(value, str) and not value.startswith(_RUNNABLE):
             raise InputError(f"{where}: calls '{shown(value)}', which is no operator, and is not run")
+        if key == "target" and isinstance(value, str) and not _is_known(value):
+            raise InputError(
+                f"{where}: calls '{shown(value)}', an operator that torch does not know here, so it cannot be run; "
+                "export the model without custom operators"
+            )
     before = os.environ.get(_TENSORS_ONLY)
     os.environ[_TENSORS_ONLY] = "1"
     try:
@@ -84,6 +89,19 @@ def load_program(path: Path, where: str) -> Any:
             del os.environ[_TENSORS_ONLY]
         else:
             os.environ[_TENSORS_ONLY] = before
+
+
+def _is_known(target: str) -> bool:
+    """Whether torch has an operator; those of other packages are not imported for it."""
+    import torch
+
+    _, _, name = target.partition("torch.ops.")
+    if not name or name.startswith("higher_order."):
+        return True
+    found: Any = torch.ops
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found is not None
 
 
 def _entries(document: Any) -> Iterator[tuple[str, Any]]:

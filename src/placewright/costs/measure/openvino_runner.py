@@ -16,6 +16,7 @@ import numpy as np
 from placewright.cluster import DeviceKind
 from placewright.costs.measure.runner import Setting, threads_of
 from placewright.errors import InputError
+from placewright.execute.openvino_values import example
 from placewright.frontends.module_paths import path_of_name
 from placewright.graph import FloatArray, OpGraph
 from placewright.profile import united_groups
@@ -38,7 +39,7 @@ class OpenvinoRunner:
             options |= {"INFERENCE_NUM_THREADS": threads, "ENABLE_CPU_PINNING": False, "NUM_STREAMS": 1}
         compiled = core.compile_model(model, name, options)
         self._request = compiled.create_infer_request()
-        self._inputs = [_example(i) for i in model.inputs] if inputs is None else [np.asarray(x) for x in inputs]
+        self._inputs = [example(i) for i in model.inputs] if inputs is None else [np.asarray(x) for x in inputs]
         self._join = Join(graph, compiled.get_runtime_model())
         self.groups = self._join.groups
         self.setting = Setting("openvino", name, threads, precision, f"openvino {ov.get_version()}")
@@ -153,13 +154,3 @@ def _check_device(core: Any, name: str, kind: DeviceKind, model: Any) -> None:
                 f"device kind '{shown(kind.name)}': {len(missing)} operators do not run on '{name}', the first is "
                 f"'{shown(missing[0].get_friendly_name())}', so the model cannot be measured there as a whole"
             )
-
-
-def _example(port: Any) -> Any:
-    if port.partial_shape.is_dynamic:
-        raise InputError(f"input '{shown(port.any_name)}' has no fixed shape; give one with --shape")
-    dtype = port.element_type.to_dtype()
-    shape = tuple(port.shape)
-    if np.issubdtype(dtype, np.floating):
-        return np.random.default_rng(0).standard_normal(shape).astype(dtype)
-    return np.ones(shape, dtype)

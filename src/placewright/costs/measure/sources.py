@@ -10,6 +10,7 @@ from typing import Any
 from placewright.cluster import DeviceKind
 from placewright.costs.measure.runner import Runner
 from placewright.errors import InputError
+from placewright.execute.refusals import Refusals
 from placewright.extras import require
 from placewright.graph import OpGraph
 from placewright.text import shown
@@ -34,7 +35,9 @@ def open_source(model: str, runtime: str | None, shapes: Mapping[str, tuple[int,
     if chosen not in RUNTIMES:
         raise InputError(f"unknown runtime '{shown(chosen)}', expected {' or '.join(RUNTIMES)}")
     require(chosen)
-    return _with_children(_source(model, chosen, suffix, shapes or {}), model, shapes or {})
+    with Refusals(chosen, model).told("measure"):
+        source = _source(model, chosen, suffix, shapes or {})
+    return _with_children(source, model, shapes or {})
 
 
 def _source(model: str, chosen: str, suffix: str, shapes: Mapping[str, tuple[int, ...]]) -> Source:
@@ -103,12 +106,14 @@ def _exported_source(path: str, shapes: Mapping[str, tuple[int, ...]]) -> Source
 def _openvino_source(path: str, shapes: Mapping[str, tuple[int, ...]]) -> Source:
     import openvino as ov
 
+    from placewright.execute.openvino_values import check_types
     from placewright.frontends.registry import read_model
 
     graph = read_model(path, shapes)
     model = ov.Core().read_model(path)
     if shapes:
         model.reshape(dict(shapes))
+    check_types(model, shown(path, 200), are_compared=False)
     return Source(graph, "openvino", _openvino_maker(model, None, graph))
 
 

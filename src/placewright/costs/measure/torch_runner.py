@@ -18,6 +18,7 @@ import torch
 from placewright.cluster import DeviceKind
 from placewright.costs.measure.runner import Setting, threads_of
 from placewright.errors import InputError
+from placewright.execute.torch_program import example_inputs, is_check
 from placewright.execute.torch_weights import WeightStore
 from placewright.execute.torch_workers import keep_freed_memory
 from placewright.graph import FloatArray, OpGraph
@@ -176,7 +177,7 @@ class ExportedRunner(TorchRunner):
                 values[node] = self._bound[node.name]
             elif node.op == "get_attr":
                 values[node] = attrgetter(node.target)(self._modules)
-            elif node.op == "call_function":
+            elif node.op == "call_function" and not is_check(node):
                 options = dict(map_arg(node.kwargs, values.__getitem__))
                 if options.get("device") is not None:  # made where the program was exported
                     options["device"] = self.device
@@ -188,18 +189,12 @@ class ExportedRunner(TorchRunner):
 
     def _bindings(self, program: Any) -> dict[str, Any]:
         store = WeightStore(program)  # weights lie as the executor keeps them
-        given = iter(torch.utils._pytree.tree_leaves(program.example_inputs or ()))
+        names = [name for name in program.graph_signature.user_inputs if isinstance(name, str)]
+        given = dict(zip(names, example_inputs(program), strict=True))  # None: a number that the export has fixed
         bound: dict[str, Any] = {}
         for node in self._nodes:
             if node.op == "placeholder":
                 is_weight = node.name in store.by_placeholder
-                value = store.on(node.name, self.device) if is_weight else next(given, None)
-                bound[node.name] = self.placed(_example(node) if value is None else value)
+                value = store.on(node.name, self.device) if is_weight else given.get(node.name)
+                bound[node.name] = self.placed(value)
         return bound
-
-
-def _example(node: Any) -> torch.Tensor:
-    """Return an input of the shape that the program was exported for."""
-    value = node.meta["val"]
-    shape = [int(size) for size in value.shape]
-    return torch.randn(shape) if value.dtype.is_floating_point else torch.ones(shape, dtype=value.dtype)
