@@ -25,7 +25,7 @@ class _Task:
     def __init__(self, what: str, limit_s: float) -> None:
         self.what, self.detail, self.limit_s = what, "", limit_s
         self.began = time.monotonic()
-        self.told_at_s = 0.0
+        self.told_at_s = -math.inf
 
     def text(self) -> str:
         clock = _clock_text(time.monotonic() - self.began)
@@ -42,7 +42,6 @@ _tasks: list[_Task] = []  # the innermost last
 _is_quiet = False
 _drawing = threading.RLock()
 _drawn = False
-_ticker: threading.Thread | None = None
 
 
 def what() -> str:
@@ -58,7 +57,6 @@ def doing(what: str, limit_s: float = math.inf) -> Iterator[Say]:
     """
     task = _Task(what, limit_s)
     _tasks.append(task)
-    _start_ticker()
 
     def say(detail: str) -> None:
         task.detail = detail
@@ -96,29 +94,31 @@ def be_quiet(is_quiet: bool) -> None:
 
 def forget() -> None:
     """In a forked worker: what is being done is shown by the process that made it."""
-    global _drawing, _drawn, _ticker
-    _drawing, _drawn, _ticker = threading.RLock(), False, None
+    global _drawing, _drawn
+    _drawing, _drawn = threading.RLock(), False
     _tasks.clear()
 
 
-def _start_ticker() -> None:
-    global _ticker
-    if _ticker is None or not _ticker.is_alive():
-        _ticker = threading.Thread(target=_tick, name="placewright-clock", daemon=True)
-        _ticker.start()
+def show_always() -> None:
+    """Show what is being done from now on, in a process that is one command line."""
+    threading.Thread(target=_tick, name="placewright-clock", daemon=True).start()
 
 
 def _tick() -> None:
     while True:
         time.sleep(_REDRAWN_EVERY_S)
-        with _drawing, contextlib.suppress(OSError, ValueError, IndexError):
-            task = _tasks[-1]
-            if _is_quiet:
-                continue
-            if sys.stderr.isatty():
-                _draw(task)
-            else:
-                _tell(task)
+        show()
+
+
+def show() -> None:
+    """Show what is being done if it has taken long enough."""
+    with _drawing, contextlib.suppress(OSError, ValueError):
+        if _is_quiet or not _tasks:
+            return
+        if sys.stderr.isatty():
+            _draw(_tasks[-1])
+        else:
+            _tell(_tasks[-1])
 
 
 def _draw(task: _Task) -> None:
@@ -132,6 +132,6 @@ def _draw(task: _Task) -> None:
 
 def _tell(task: _Task) -> None:
     elapsed_s = time.monotonic() - task.began
-    if elapsed_s >= (task.told_at_s + _TOLD_EVERY_S if task.told_at_s else TOLD_AFTER_S):
+    if elapsed_s >= max(TOLD_AFTER_S, task.told_at_s + _TOLD_EVERY_S):
         task.told_at_s = elapsed_s
         note(task.text())

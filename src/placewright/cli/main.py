@@ -146,6 +146,7 @@ def main() -> None:
     try:
         stopping.listen()
         stopping.watch()
+        doing.show_always()
         codecs.register_error("placewright", _plain)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(AttributeError, ValueError):  # none, or another kind of stream
