@@ -10,7 +10,7 @@ import typer
 
 from placewright.cli import options as o
 from placewright.cli.completing import completer, placers
-from placewright.cli.guidance import next_steps
+from placewright.cli.guidance import next_steps, run_words
 
 if TYPE_CHECKING:
     from placewright.placement import Placement
@@ -95,7 +95,7 @@ def place(
         elif placement.device_of_op is not None:
             _show(placement, quiet, output)
             if placement.is_valid and not quiet:
-                _say_next(model, output, cluster, measure)
+                _say_next(model, output, cluster, measure, placement.problem)
         return _exit_code(placement)
 
     if measure is None or learns:
@@ -120,14 +120,14 @@ def _show(placement: Any, quiet: bool, output: str | None) -> None:
         console.print(f"wrote {shown(output, 200)}", highlight=False, markup=False)
 
 
-def _say_next(model: str, output: str | None, cluster: str | None, measured: str | None) -> None:
+def _say_next(model: str, output: str | None, cluster: str | None, measured: str | None, problem: Any) -> None:
     if output is None:
         on = ["--cluster", cluster] if cluster is not None else []
         next_steps(("keep it, to run, show or export it", ["place", model, *on, "-o", "placement.json"]))
         return
-    runs = not model.endswith(".json") and measured is None
+    run = run_words(model, output, problem) if measured is None else None
     show = ("look at it", ["report", output, "-o", "report.html"])
-    next_steps(*([("run it for real", ["run", model, output])] if runs else []), show)
+    next_steps(*([("run it for real", run)] if run else []), show)
 
 
 def _exit_code(placement: Any) -> int:
