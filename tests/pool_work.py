@@ -23,7 +23,7 @@ def values(problem: Problem, threads: int = 2) -> list[float]:
 
 
 def placed(problem: Problem, placer: str = "topo") -> Placement:
-    return place(problem, placer, budget=0.3)
+    return place(problem, placer, budget=60.0)
 
 
 def fail(kind: str) -> None:

@@ -19,6 +19,7 @@ from placewright import Placement, load, open_placement
 from placewright.cli import evaluate, place
 from placewright.cli.main import run
 from placewright.costs.roofline import roofline_profile
+from placewright.placement import checked_placement
 from placewright.problem import SAVED_OPTIONS, Problem
 from placewright.profile_file import write_profile
 
@@ -42,7 +43,7 @@ COMMANDS: dict[str, list[str]] = {
     "together": [*ZOO, "--together", "convolution", "--placer", "heft"],
     "constraints": [*ZOO, "--constraints", "rules.toml", "--pin", "relu_1=gpu0", "--placer", "topo"],
     "max_segments": [*ZOO, "--max-segments", "3", "--placer", "topo"],
-    "contiguous": [*PIPELINE, "--no-contiguous", "--placer", "random", "--evaluations", "500"],
+    "contiguous": [*PIPELINE, "--no-contiguous", "--placer", "random", "--evaluations", "64"],
     "schedule": [*TRAINING, "--schedule", "gpipe"],
     "communication": [*PIPELINE, "--communication", "overlapped", "--placer", "topo"],
     "replicas": [*PIPELINE, "--replicas", "2", "--placer", "dp"],
@@ -93,7 +94,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def placed(arguments: list[str], file: str = "p.json") -> dict[str, Any]:
-    assert run(["place", *arguments, "--budget", "300ms", "--quiet", "-o", file]) == 0
+    assert run(["place", *arguments, "--budget", "60s", "--quiet", "-o", file]) == 0
     document = json.loads(Path(file).read_text())
     assert isinstance(document, dict)
     return document
@@ -116,7 +117,9 @@ def make_open_model() -> None:
     nodes = [onnx.helper.make_node("MatMul", ["x", "w"], ["y"]), onnx.helper.make_node("Relu", ["y"], ["z"])]
     ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, ["batch", 8]) for n in ("x", "z")]
     weights = onnx.numpy_helper.from_array(np.ones((8, 8), dtype=np.float32), "w")
-    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(nodes, "open", ends[:1], ends[1:], [weights])), "open.onnx")
+    graph = onnx.helper.make_graph(nodes, "open", ends[:1], ends[1:], [weights])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, ir_version=8, opset_imports=opset), "open.onnx")
 
 
 def make_checkpoint() -> None:
@@ -203,7 +206,7 @@ def test_no_field_of_a_problem_is_forgotten() -> None:
     [
         [],
         ["--objective", "throughput", "--placer", "topo"],
-        ["--objective", "throughput", "--no-contiguous", "--placer", "random", "--evaluations", "500"],
+        ["--objective", "throughput", "--no-contiguous", "--placer", "random", "--evaluations", "64"],
         ["--objective", "throughput", "--replicas", "2", "--placer", "dp"],
         ["--constraints", "few.toml", "--placer", "topo", "--objective", "throughput"],
         ["--execution", "overlap", "--forbid", "^b$=fpga1", "--placer", "heft"],
@@ -258,6 +261,15 @@ def test_a_placement_is_moved_together_with_its_model(
     assert judged([str(away / "m.onnx"), str(away / "p.json")], capsys)["value"] == document["value"]
 
 
+def test_a_placement_is_run_with_the_shapes_it_was_made_for(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    make_open_model()
+    placed(["open.onnx", "--shape", "x=3,8", "--cluster", "cores:1", "--placer", "single"])
+    capsys.readouterr()
+    assert run(["run", "open.onnx", "p.json", "--runtime", "onnxruntime", "--repeats", "2", "--quiet"]) == 0
+    assert float(capsys.readouterr().out) > 0
+
+
 def test_a_folder_with_the_name_of_a_preset_is_not_taken_for_it(home: Path) -> None:
     document = placed([*ZOO, "--placer", "heft"], "p.json")
     Path("runs/p100x2").mkdir(parents=True)
@@ -278,6 +290,17 @@ def test_what_is_given_takes_the_place_of_what_the_file_says(home: Path, capsys:
     assert faults("constraints", "--pin", "softmax_0=gpu0") == {"ruled-out"}  # both rules at once could not be held
     Path("other.toml").write_text("max_segments = 1")
     assert faults("constraints", "--constraints", "other.toml") == {"segments"}
+
+
+def test_stages_that_go_back_and_forth_are_judged_as_they_were_asked_for(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = load(ZOO[0], cluster="p100x2", objective="throughput", contiguous=False)
+    before = checked_placement(problem, np.arange(problem.n_ops) % 2, placer="by hand")
+    before.save("p.json")
+    after = judged([ZOO[0], "p.json"], capsys)
+    assert (after["value"], after["faults"]) == (before.value, [])
+    assert codes(judged([ZOO[0], "p.json", "--contiguous"], capsys)) == {"contiguity"}
 
 
 def test_margins_are_replaced_not_added(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -192,6 +192,11 @@ def open_placed(
     return placement
 
 
+def shapes_of(problem: Problem) -> dict[str, tuple[int, ...]]:
+    """The shapes that the problem's model was read with, given now or when it was placed."""
+    return {name: tuple(shape) for name, shape in problem.origin.get("shapes", {}).items()}
+
+
 def _check_options(options: Mapping[str, Any]) -> None:
     for name, known in (("schedule", SCHEDULES), ("communication", COMMUNICATIONS)):
         value = options.get(name)

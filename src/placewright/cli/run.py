@@ -69,7 +69,6 @@ def run(
     from placewright.execute.bisect import bisect_placement
     from placewright.execute.live import open_live
     from placewright.execute.run import PlacementRun
-    from placewright.frontends.base import parse_shapes
     from placewright.text import shown
 
     placed = o.open_placed(placement, model, cluster, profile, shape, objective, execution)
@@ -78,7 +77,7 @@ def run(
         raise InputError("--cuda-graphs is for the latency of one sample; stages of a pipeline run without")
     likely = runtime or _likely_runtime(placed, model)
     with doing(f"opening {shown(model)} for {shown(likely)}"):
-        live = open_live(model, likely, parse_shapes(shape or []), cuda_graphs=cuda_graphs)
+        live = open_live(model, likely, o.shapes_of(problem), cuda_graphs=cuda_graphs)
     if bisect:
         with doing("comparing segments"):
             found = bisect_placement(live, placed, tolerance=tolerance)
