@@ -272,6 +272,14 @@ def test_an_operator_of_another_package_is_named(tmp_path: Path, capfd: pytest.C
     assert capfd.readouterr().err == ""
 
 
+def test_a_model_without_ops_is_refused_in_stages(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    nodes = [helper.make_node("SequenceConstruct", ["x"], ["s"]), helper.make_node("SequenceAt", ["s", "i"], ["y"])]
+    first = helper.make_tensor("i", Type.INT64, [], [0])
+    live = open_live(save(tmp_path, nodes, [value("x", 1, [2])], [value("y", 1, [2])], [first]), "openvino")
+    assert "computes nothing" in refusal(lambda: outputs_in_stages(live, dict.fromkeys(live.graph.op_names, 0)))
+
+
 def test_a_program_without_ops_is_refused_in_stages(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     live = open_live(exported(tmp_path, lambda module, v: v, torch.ones(2)), "torch")

@@ -320,6 +320,8 @@ def staged_openvino(
     stage_of = {n: stage_of_name[n] for n in model_segments(model, placed)}
     number = {stage: i for i, stage in enumerate(sorted(set(stage_of.values())))}
     split = split_model(model, placed, {n: number[stage] for n, stage in stage_of.items()})
+    if not split.segments:
+        raise InputError("the model computes nothing, so there is nothing to run in stages")
 
     def compiled(segment: Segment) -> Callable[[list[Any]], list[Any]]:
         request = compiler.compiled(segment.model, segment.device).create_infer_request()
