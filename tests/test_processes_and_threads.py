@@ -7,6 +7,7 @@ import copy
 import importlib
 import inspect
 import multiprocessing
+import os
 import pickle
 import threading
 import time
@@ -15,6 +16,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -35,16 +37,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 needs_fork = pytest.mark.skipif("fork" not in METHODS, reason="this system has no fork")
 
 
-@pytest.fixture
-def uncompiled_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fresh interpreters would compile for minutes; forked ones have their parent's kernels."""
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
-
-
 @contextmanager
 def pool(method: str, workers: int = 2) -> Iterator[Callable[..., Any]]:
-    """A pool of processes, as a function that calls a function there; one that hangs is killed."""
-    with ProcessPoolExecutor(workers, multiprocessing.get_context(method)) as executor:
+    """A pool of processes, as a function that calls a function there; one that hangs is killed.
+
+    Fresh interpreters would compile for minutes, so they do not; forked ones have their parent's kernels.
+    """
+    fresh = {} if method == "fork" else {"NUMBA_DISABLE_JIT": "1"}
+    with patch.dict(os.environ, fresh), ProcessPoolExecutor(workers, multiprocessing.get_context(method)) as executor:
 
         def call(function: Callable[..., Any], *arguments: Any) -> Any:
             future: Future[Any] = executor.submit(function, *arguments)
@@ -59,7 +59,7 @@ def pool(method: str, workers: int = 2) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_processes_say_what_this_one_says(method: str, uncompiled_children: None) -> None:
+def test_processes_say_what_this_one_says(method: str) -> None:
     problems = {execution: small_problem(execution=execution) for execution in PLACERS}
     expected = {e: values(p) for e, p in problems.items()}  # makes threads, caches and all
     best = {e: placed(p, PLACERS[e]).value for e, p in problems.items()}
@@ -116,7 +116,7 @@ def test_threads_for_torch_after_a_fork() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_errors_arrive_as_what_they_are(method: str, uncompiled_children: None) -> None:
+def test_errors_arrive_as_what_they_are(method: str) -> None:
     with pool(method, 1) as call:
         with pytest.raises(CycleError, match="a -> b -> a") as cycle:
             call(fail, "cycle")
