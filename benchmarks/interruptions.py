@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 MARK = "PLACEWRIGHT_INTERRUPTION"
-CHAIN, NET = "zoo:chain?ops=12", "zoo:mobilenet?image=32"
+CHAIN, LAYERED, NET = "zoo:chain?ops=12", "zoo:layered?ops=40", "zoo:mobilenet?image=32"
 LONGEST_S = 30.0  # of a first, whole run; moments are drawn from what it took
 ORPHAN_LIMIT_S = 8.0  # a worker may take so long to notice that its parent is gone
 
@@ -41,6 +41,7 @@ class Verb:
 
     words: tuple[str, ...]
     outputs: tuple[str, ...] = ()
+    goes_on_with: tuple[str, ...] = ()
     count: Callable[[Path], int] = lambda folder: 0
     is_whole: Callable[[Path], bool] = lambda folder: True
 
@@ -92,16 +93,16 @@ VERBS = {
     "place --measure": Verb(
         ("place", NET, "--cluster", "cores:2", "--placer", "random", "--budget", "1s", "--measure", "openvino",
          "--memo", "memo.db", "-o", "placed.json", "--json"),
-        ("placed.json",), _memo_rows, _memo_is_whole,
+        ("placed.json",), ("memo.db*",), _memo_rows, _memo_is_whole,
     ),
     "profile": Verb(
         ("profile", NET, "--cluster", "cores:2", "--repeats", "200", "--resume", "-o", "profile.json", "--json"),
-        ("profile.json",), _journal_lines, _journal_is_whole,
+        ("profile.json",), ("profile.json*",), _journal_lines, _journal_is_whole,
     ),
     "train": Verb(
-        ("train", "hsdag", CHAIN, "--cluster", "p100x2", "--evaluations", "100000", "--resume", "-o",
+        ("train", "hsdag", LAYERED, "--cluster", "p100x4", "--evaluations", "100000", "--resume", "-o",
          "policy.safetensors", "--json"),
-        (), _checkpoints, _checkpoint_is_whole,
+        (), ("policy.safetensors*",), _checkpoints, _checkpoint_is_whole,
     ),
     "report": Verb(("report", "given.json", "-o", "report.html"), ("report.html",)),
     "export": Verb(("export", "given.json", "--to", "trace", "-o", "trace.json"), ("trace.json",)),
@@ -128,6 +129,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=2.0, help="seconds from TERM or INT to the end")
+    parser.add_argument("--earliest", type=float, default=0.3, help="the earliest moment, in seconds")
     parser.add_argument("--longest", type=float, default=LONGEST_S, help="the latest moment, in seconds")
     parser.add_argument("--rows", type=Path, help="write one row per verb and signal here")
     given = parser.parse_args()
@@ -139,7 +141,9 @@ def main() -> None:
         done = [t for t in _trials(log) if t["verb"] == name]
         longest_s = next((t["whole_run_s"] for t in done), None) or _whole_run_s(name, given.folder, given.longest)
         for number in range(sum(t["signal"] == given.signal for t in done), given.times):
-            delay_s = random.Random(f"{given.seed} {name} {given.signal} {number}").uniform(0.3, longest_s)
+            delay_s = random.Random(f"{given.seed} {name} {given.signal} {number}").uniform(
+                min(given.earliest, longest_s), longest_s
+            )
             trial = _trial(name, given.folder, getattr(signal, f"SIG{given.signal}"), delay_s)
             trial |= {"verb": name, "signal": given.signal, "number": number, "whole_run_s": longest_s}
             with log.open("a", encoding="utf-8") as stream:
@@ -219,10 +223,10 @@ def _trial(name: str, folder: Path, number: int, delay_s: float) -> dict[str, An
     parts = [path.name for path in folder.iterdir() if path.name.endswith(".part")]
     for path in parts:
         (folder / path).unlink()
-    if has_ended and name in ("profile", "train"):  # all done: the next one begins anew
-        for path in folder.glob("profile.json*" if name == "profile" else "policy.safetensors*"):
-            path.unlink()
+    for path in [p for pattern in verb.goes_on_with for p in folder.glob(pattern)] if has_ended else []:
+        path.unlink()  # all done: the next one begins anew
     return {
+        "load": os.getloadavg()[0],
         "delay_s": round(delay_s, 3), "had_ended": has_ended, "code": process.returncode, "ended_s": round(ended_s, 3),
         "present": is_over, "lost": lost, "orphans": orphans, "parts": len(parts), "faults": faults,
         "said": stderr.strip().splitlines()[-1:] or stdout.strip().splitlines()[-1:],
@@ -280,7 +284,8 @@ def _rows(trials: list[dict[str, Any]], limit_s: float) -> list[dict[str, Any]]:
         }  # fmt: skip
         if number != "KILL":
             row["over_limit"] = sum(t["ended_s"] > limit_s for t in hit)
-            row["before_start"] = sum(t["code"] < 0 for t in hit)  # the interpreter was not yet ours
+            row["outside"] = sum(t["code"] < 0 for t in hit)  # the interpreter was only starting, or already closing
+            row["load"] = round(max(t["load"] for t in mine), 1)  # of the machine, whose cores are others' too
         rows.append(row)
     return rows
 

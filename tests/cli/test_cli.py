@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +164,9 @@ def test_an_interrupted_run_keeps_the_best_so_far(tmp_path: Path, number: int) -
         "random", "--evaluations", "100000000", "--budget", "10m", "-o", str(out), "--json",
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(6)
+    assert process.stderr is not None
+    while "searching with 'random'" not in (line := process.stderr.readline()):
+        assert line
     os.kill(process.pid, number)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0, stderr

@@ -234,11 +234,11 @@ def _last_resort(number: int) -> int:
 
 def _end(code: int) -> None:
     """End the process now, with its workers and without half-written files."""
-    from placewright.files import remove_parts
-
     with contextlib.suppress(BaseException):
         doing.clear()
-        remove_parts()
+        files = sys.modules.get("placewright.files")  # where it is not loaded nothing is being written
+        if files is not None:
+            files.remove_parts()
         processes = sys.modules.get("multiprocessing")
         for process in processes.active_children() if processes is not None else ():
             process.kill()
@@ -249,5 +249,7 @@ def _end(code: int) -> None:
 
 
 def is_over(code: int) -> None:
-    """The command has ended with this code; what is left is to close the interpreter."""
+    """The command has ended with this code; after a signal the process ends without closing libraries in order."""
     _state.exit_code = code
+    if was_stopped():
+        _end(code)
