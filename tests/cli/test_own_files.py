@@ -46,7 +46,8 @@ COMMANDS: dict[str, list[str]] = {
     "contiguous": [*PIPELINE, "--no-contiguous", "--placer", "random", "--evaluations", "64"],
     "schedule": [*TRAINING, "--schedule", "gpipe"],
     "communication": [*PIPELINE, "--communication", "overlapped", "--placer", "topo"],
-    "replicas": [*PIPELINE, "--replicas", "2", "--placer", "dp"],
+    # Replicas are the only way to share the one op with work.
+    "replicas": ["zoo:chain?ops=2", *PIPELINE[1:], "--replicas", "2", "--placer", "dp"],
 }
 # Options of `place` that say how to search and what to write.
 OF_THE_SEARCH = {

@@ -19,7 +19,7 @@ from placewright.errors import InputError
 from placewright.evaluate import timeline
 from placewright.export.dot import dot
 from placewright.export.model_explorer import NODE_DATA, model_explorer
-from placewright.export.table import COLUMNS, table
+from placewright.export.table import COLUMNS, cell, table
 from placewright.export.trace import trace
 from placewright.placement import Placement
 
@@ -42,9 +42,7 @@ def test_csv_has_every_op_where_it_was_placed(placement: Placement) -> None:
     names, device = placement.problem.cluster.device_names, placement.device_of_op
     assert device is not None
     assert [r["device"] for r in rows] == [names[d] for d in device]
-    assert [r["op"].encode() for r in rows] == [
-        n.encode("utf-8", "backslashreplace") for n in placement.problem.graph.op_names
-    ]
+    assert [r["op"] for r in rows] == [cell(n) for n in placement.problem.graph.op_names]
     assert set(rows[0]) == set(COLUMNS)
 
 

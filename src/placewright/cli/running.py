@@ -14,7 +14,7 @@ import numpy as np
 
 from placewright.budget import Budget, Progress
 from placewright.cli import stopping
-from placewright.cli.doing import Say, doing
+from placewright.cli.doing import doing
 from placewright.placement import Placement, checked_placement, no_placement
 from placewright.placers.base import Placer, best_single_device, make_ready
 from placewright.problem import Problem
@@ -165,13 +165,6 @@ def interruptible(budget: Budget, what: str, last_resort: Callable[[], int] | No
     """The first Ctrl-C or SIGTERM interrupts the budget, so that work ends with ``what``; the second one ends it."""
     with stopping.until_stopped(budget.interrupt, what, last_resort):
         yield
-
-
-@contextlib.contextmanager
-def status_line(text: str, wanted: bool) -> Iterator[Say]:
-    """Say what is being done; what it gives takes news on how far it is."""
-    with doing(text) as say:
-        yield say
 
 
 def _prepare(placer: Placer, problem: Problem) -> None:

@@ -79,7 +79,7 @@ class AutoPlacer(Placer):
         stop = "proven optimal" if shared.is_closed() else "budget used" if shared.expired() else "every member ran"
         best = shared.incumbent
         if best is None:
-            last = _last_resort(problem, seed)
+            last = _last_resort(problem, budget.apart(_LAST_RESORT_S, _LAST_RESORT_PLACEMENTS), seed)
             evaluations += last.evaluations
             bound = max(shared.bound, last.bound or 0.0)
             return last._replace(bound=bound, evaluations=evaluations, note=f"ran {', '.join(ran)}; {last.note}")
@@ -87,12 +87,12 @@ class AutoPlacer(Placer):
         return Found(best.device_of_op, shared.bound, best.priority, best.replicas, evaluations, note=note)
 
 
-def _last_resort(problem: Problem, seed: int) -> Found:
+def _last_resort(problem: Problem, budget: Budget, seed: int) -> Found:
     """Where limits are tight and no member has met a valid placement: whatever the clock says, some are made."""
     packed = pack(problem, seed)
     if packed.device_of_op is not None:
         return packed._replace(note="none found a valid placement, filling devices did")
-    seen = CompletePlacer().search(problem, Budget(_LAST_RESORT_S, _LAST_RESORT_PLACEMENTS), seed)
+    seen = CompletePlacer().search(problem, budget, seed)
     note = "looking at all placements did" if seen.device_of_op is not None else seen.note
     return seen._replace(
         evaluations=seen.evaluations + packed.evaluations, note=f"none found a valid placement, {note}"
