@@ -107,8 +107,9 @@ class Placer(ABC):
             from placewright.placers.registry import placers_for
 
             raise InputError(
-                f"placer '{shown(cls.name)}' is not made for execution model '{problem.execution}', "
-                f"only for {' and '.join(cls.executions)}; made for it: {', '.join(placers_for(problem.execution))}"
+                f"placer '{shown(cls.name)}' is not made for execution model '{problem.execution}', only for "
+                f"{', '.join(cls.executions)}; those for '{problem.execution}' are "
+                f"{', '.join(placers_for(problem.execution))}"
             )
         cls.check_installed()
 
