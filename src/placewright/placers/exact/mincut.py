@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -54,17 +55,23 @@ class MincutPlacer(Placer):
     executions = ("sequential",)
 
     def warm_up(self, problem: Problem) -> None:
-        from placewright.api import load
-        from placewright.cluster_file import load_cluster
-
-        laptop = load_cluster("laptop-npu")
-        devices = tuple(d if d.kind == "cpu" else replace(d, memory_bytes=WARM_UP_BYTES) for d in laptop.devices)
-        for some in (devices, devices[:2]):
-            small = load(WARM_UP_MODEL, cluster=replace(laptop, devices=some), execution="sequential")
-            _Search(small, Budget(60.0), 0).run_all()
+        _compile()
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         return _Search(problem, budget, seed).run()
+
+
+@cache
+def _compile() -> None:
+    """Run every stage on a small problem; once is enough for a process."""
+    from placewright.api import load
+    from placewright.cluster_file import load_cluster
+
+    laptop = load_cluster("laptop-npu")
+    devices = tuple(d if d.kind == "cpu" else replace(d, memory_bytes=WARM_UP_BYTES) for d in laptop.devices)
+    for some in (devices, devices[:2]):
+        small = load(WARM_UP_MODEL, cluster=replace(laptop, devices=some), execution="sequential")
+        _Search(small, Budget(60.0), 0).run_all()
 
 
 class _Search:
