@@ -155,3 +155,20 @@ def test_large_costs_with_a_finite_sum_are_placed() -> None:
 def test_an_op_that_cannot_run_ends_the_simulation() -> None:
     problem = costly(op_time_s=np.array([[1.0, np.inf], [1.0, 1.0]]))
     assert evaluate(problem, np.array([1, 0], dtype=np.int32)).value == np.inf
+
+
+@pytest.mark.parametrize("name", ["hsdag", "placeto", "rnn", "gdp", "hdp"])
+def test_learned_placers_take_problems_without_any_work(name: str) -> None:
+    pytest.importorskip("torch")
+    graph, _ = build_graph("row", ["a", "b", "c"], [(0, 4.0, [1]), (1, 4.0, [2])])
+    idle = random_problem(3, 3, 3, 2, "overlap")
+    table = idle.cluster.link_table()
+    problem = replace(
+        idle,
+        graph=graph,
+        op_time_s=np.zeros((3, len(idle.cluster.kinds))),
+        memory_bytes=graph.weight_bytes,
+        tensor_copy_s=np.full((graph.n_tensors, len(table.links)), 9.0),
+    )
+    placement = get_placer(name).place(problem, Budget(5.0, evaluations=40))
+    assert placement.value == 0.0

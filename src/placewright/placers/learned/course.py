@@ -46,7 +46,7 @@ def course_of(problem: Problem, device_of_op: IntArray, rank_s: FloatArray) -> C
     position = np.empty_like(by_device)
     position[by_device] = np.arange(len(position))
     first = np.concatenate([[0], np.cumsum(np.bincount(device, minlength=problem.n_devices))])
-    whole = max(float((start + tail).max()), 1e-300)
+    whole = float((start + tail).max()) or 1.0
     return Course(device, start, end, ready, tail, by_device, position, first, whole)
 
 

@@ -127,7 +127,7 @@ def work(problem: Problem, groups: GroupGraph) -> FloatArray:
     np.add.at(read, groups.group_of_op[g.consumer_op], g.tensor_bytes[g.edge_tensor])
     usable = np.where(np.isfinite(groups.time_s), groups.time_s, np.nan)
     least, most = np.nanmin(usable, axis=1), np.nanmax(usable, axis=1)
-    typical = max(float(least.mean()), 1e-300)
+    typical = float(least.mean()) or 1.0
     bytes_part = np.log1p(np.stack([sent, read, groups.memory_bytes], axis=1)) / 10
     time_part = np.stack([np.log1p(least / typical), np.log1p(most / typical) - np.log1p(least / typical)], axis=1)
     return np.concatenate([bytes_part, time_part], axis=1)

@@ -64,7 +64,7 @@ def _shares(problem: Problem, groups: GroupGraph) -> FloatArray:
     copies = list_costs(problem).mean_copy_s
     sent = sums_by_index(groups.group_of_op[g.tensor_producer], copies, n)
     least = groups.time_s.min(axis=1)
-    whole = max(float(least.sum()), 1e-300)
+    whole = float(least.sum()) or 1.0
     memory = groups.memory_bytes / max(float(groups.memory_bytes.sum()), 1.0)
     ratio = np.log1p(sent / np.maximum(least, 1e-9 * whole)) / 5
     return np.stack([_log_share(least / whole), _log_share(memory), _log_share(sent / whole), ratio], axis=1)
@@ -81,10 +81,10 @@ def _positions(problem: Problem, groups: GroupGraph) -> FloatArray:
     a = costs.arrays
     upward, downward = costs.upward_s, np.zeros(problem.n_ops)
     downward_ranks(a.tensor_ptr, a.consumer_ptr, a.consumer_op, costs.mean_time_s, costs.mean_copy_s, downward)
-    longest = max(float(upward.max()), 1e-300)
+    longest = float(upward.max()) or 1.0
     up, down = upward[groups.first_op] / longest, downward[groups.first_op] / longest
     least = groups.time_s.min(axis=1)
-    done = (np.cumsum(least) - least / 2) / max(float(least.sum()), 1e-300)
+    done = (np.cumsum(least) - least / 2) / (float(least.sum()) or 1.0)
     index = (np.arange(n) + 0.5) / n
     plain = np.stack([index, done, up, down, up + down], axis=1)
     return np.concatenate([plain, _waves(index), _waves(done)], axis=1)
@@ -97,7 +97,7 @@ def _devices(problem: Problem, groups: GroupGraph) -> FloatArray:
     finite = np.where(groups.allowed, groups.time_s, 0.0).sum(axis=0)
     least = np.where(groups.allowed, groups.time_s.min(axis=1)[:, None], 0.0).sum(axis=0)
     slowness = np.log(np.maximum(finite, 1e-300) / np.maximum(least, 1e-300)) / 5
-    whole_s = max(float(groups.time_s.min(axis=1).sum()), 1e-300)
+    whole_s = float(groups.time_s.min(axis=1).sum()) or 1.0
     needed = max(float(groups.memory_bytes.sum()), 1.0)
     room = np.minimum(a.memory_limit_bytes / needed, 4.0) / 4
     kind = cluster.device_kind
@@ -118,6 +118,6 @@ def _devices(problem: Problem, groups: GroupGraph) -> FloatArray:
 def _pairs(groups: GroupGraph) -> FloatArray:
     """A group's time and memory on each device as shares of all; what is not allowed is masked elsewhere."""
     least = groups.time_s.min(axis=1)
-    time = np.where(groups.allowed, groups.time_s, 0.0) / max(float(least.sum()), 1e-300)
+    time = np.where(groups.allowed, groups.time_s, 0.0) / (float(least.sum()) or 1.0)
     memory = groups.memory_bytes[:, None] / max(float(groups.memory_bytes.sum()), 1.0)
     return np.stack([np.minimum(time, 10.0), np.broadcast_to(memory, time.shape)], axis=2)

@@ -75,7 +75,7 @@ class Pupil:
         self._baseline, self._spread, self._rewards_seen = 0.0, 1.0, 0
         self._reference_s = math.inf
         self._alike = [] if problem.rules or problem.permitted is not None else problem.cluster.device_groups()
-        self._work = self.groups.time_s.min(axis=1) / max(float(self.groups.time_s.min(axis=1).sum()), 1e-300)
+        self._work = self.groups.time_s.min(axis=1) / (float(self.groups.time_s.min(axis=1).sum()) or 1.0)
 
     @property
     def has_started(self) -> bool:
@@ -217,7 +217,7 @@ def _renamed(shares: NDArray[np.float32], log_chance: NDArray[np.float32], alike
 def _tensors(groups: GroupGraph, known: Features, blocks: Blocks, where: str) -> GraphTensors:
     n, n_blocks = groups.n_groups, blocks.n_blocks
     least = groups.time_s.min(axis=1)
-    work = least / max(float(least.sum()), 1e-300)
+    work = least / (float(least.sum()) or 1.0)
     block = blocks.block_of_group
     total = np.bincount(block, work, n_blocks)
     count = np.bincount(block, minlength=n_blocks)

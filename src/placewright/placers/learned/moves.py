@@ -109,7 +109,7 @@ class MoveSpace:
         if self.problem.execution == "overlap":
             value_change = guess.change()
         else:  # times and copies add up
-            value_change = (longer + copies) / max(now.load.sum() * now.unit_s, 1e-300)
+            value_change = (longer + copies) / (now.load.sum() * now.unit_s or 1.0)
         work_change = (time[p, d] * self._price[d] - own * self._price[home]) / now.unit_s
         low, high = self._bins(now, begin_s, begin_s + work_s)
         span_s = (high - low) * now.unit_s / _BINS
@@ -136,8 +136,10 @@ class MoveSpace:
 
     def _bins(self, now: Situation, begin_s: FloatArray, end_s: FloatArray) -> tuple[Any, Any]:
         """First bin of a time, and the one behind its last."""
-        low = np.minimum(_BINS - 1, (begin_s / now.unit_s * _BINS).astype(np.int64))
-        high = np.minimum(_BINS, np.maximum(low + 1, (end_s / now.unit_s * _BINS).astype(np.int64) + 1))
+        low = np.minimum(begin_s / now.unit_s * _BINS, _BINS - 1).astype(np.int64)
+        high = np.minimum(
+            _BINS, np.maximum(low + 1, np.minimum(end_s / now.unit_s * _BINS, _BINS).astype(np.int64) + 1)
+        )
         return low, high
 
     def _copy_change(self, part: NDArray[np.int64], n: int, device: IntArray) -> FloatArray:
