@@ -37,6 +37,8 @@ _PARENT_POLL_S = 0.05  # how often a process looks whether the one that started 
 class StageError(PlacewrightError):
     """A stage failed or died; the message names it and says why."""
 
+    exit_code = 2  # as for other models that cannot be used
+
 
 @dataclass(frozen=True)
 class Stage:

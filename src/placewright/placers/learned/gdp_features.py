@@ -17,6 +17,7 @@ from placewright.problem import Problem
 _CLASSES = Vocabulary(tuple(OP_CLASSES))
 _WAVES = (1, 2, 4, 8)
 _SLOTS = 8  # devices of a kind that have a column of their own
+_MOST_SLOWNESS = 30.0  # logarithm: ten million million times
 WORK_WIDTH = 5 + _CLASSES.width + 2 + 4 + 5 + 4 * len(_WAVES)
 DEVICE_WIDTH = 8 + 2 * len(_WAVES) + _SLOTS
 PAIR_WIDTH = 2
@@ -96,7 +97,8 @@ def _devices(problem: Problem, groups: GroupGraph) -> FloatArray:
     cluster, a = problem.cluster, problem.arrays
     finite = np.where(groups.allowed, groups.time_s, 0.0).sum(axis=0)
     least = np.where(groups.allowed, groups.time_s.min(axis=1)[:, None], 0.0).sum(axis=0)
-    slowness = np.log(np.maximum(finite, 1e-300) / np.maximum(least, 1e-300)) / 5
+    # Against the best device of each group; there may be one that takes no time at all.
+    slowness = np.minimum(np.log(np.maximum(finite, 1e-300)) - np.log(np.maximum(least, 1e-300)), _MOST_SLOWNESS) / 5
     whole_s = float(groups.time_s.min(axis=1).sum()) or 1.0
     needed = max(float(groups.memory_bytes.sum()), 1.0)
     room = np.minimum(a.memory_limit_bytes / needed, 4.0) / 4
