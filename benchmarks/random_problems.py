@@ -167,6 +167,7 @@ def findings(seed: int, only: list[str] | None, budget_s: float) -> dict[str, An
         faults = check(problem, placement.device_of_op, placement.priority, placement.replicas)
         if faults:
             wrong.append(f"{name}: {faults[0].message}")
+            continue
         judged = evaluate(problem, placement.device_of_op, placement.priority, placement.replicas)
         if not math.isclose(judged.value, placement.value, rel_tol=1e-9):
             wrong.append(f"{name}: says {placement.value!r}, is {judged.value!r}")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,22 @@ def test_third_party_placers_come_by_entry_point(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("placewright.placers.registry.entry_points", lambda **_: [Entry()])
     assert "last" in placer_names()
     assert isinstance(get_placer("last"), LastDevice)
+
+
+def test_an_answer_that_breaks_a_limit_is_none() -> None:
+    class Careless(Placer):
+        name, summary = "careless", "everything on the first device"
+
+        def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
+            return Found(np.zeros(problem.n_ops, dtype=np.int32))
+
+    problem = load("zoo:chain?ops=6", cluster="p100x2")
+    devices = tuple(replace(d, memory_bytes=4.0) for d in problem.cluster.devices)
+    small = problem.with_options(cluster=replace(problem.cluster, devices=devices), memory_bytes=np.ones(6))
+    placement = Careless().place(small)
+    assert placement.status == "timeout"
+    assert placement.device_of_op is None
+    assert "breaks a limit" in placement.note
 
 
 def test_random_gets_better_with_more_evaluations() -> None:

@@ -68,7 +68,10 @@ class Placer(ABC):
     extra: ClassVar[str] = ""
 
     def place(self, problem: Problem, budget: Budget | None = None, seed: int = 0) -> Placement:
-        """Return a checked placement with value, bound and provenance; never worse than the best single device."""
+        """Return a checked placement with value, bound and provenance, valid or none at all.
+
+        It is never worse than the best single device.
+        """
         from placewright.evaluate import prove_infeasible
 
         self.check_suits(problem)
@@ -92,6 +95,10 @@ class Placer(ABC):
                 seed,
                 budget.elapsed_s() - started,
             )
+        if placement.device_of_op is not None and not placement.is_valid:
+            note = f"what was found breaks a limit: {placement.faults[0].message}"
+            broken = found._replace(device_of_op=None, note=note)
+            placement = self._finished(problem, broken, seed, budget.elapsed_s() - started)
         return placement
 
     @classmethod
