@@ -8,11 +8,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.budget import Budget
+from placewright.budget import Budget, Incumbent
 from placewright.evaluate import evaluate_many
 from placewright.evaluate.batch import cpu_count
 from placewright.placers.assignment.partition import SECONDS_PER_UNIT
 from placewright.placers.assignment.search import CycleLengths, fitting_cycle, local_search, published_descent
+from placewright.placers.assignment.units import IntArray
 from placewright.placers.assignment.view import assignment_view
 from placewright.placers.base import Found, Placer
 from placewright.placers.exact.dp import DpPlacer
@@ -53,6 +54,14 @@ class LocalSearchPlacer(Placer):
         seconds = budget.remaining_s()
         plan = _plan(problem, budget, seed)
         starts = _starts(problem, plan.constructed, budget)
+        latest: Incumbent | None = None
+
+        def improved(device_of_unit: IntArray, value: float) -> None:
+            nonlocal latest
+            latest = Incumbent(view.to_ops(device_of_unit), value)
+            budget.report(value)
+
+        budget.knows(lambda: latest)
         result = local_search(
             view.units,
             problem.schedule,
@@ -65,7 +74,7 @@ class LocalSearchPlacer(Placer):
             cycle=plan.cycle,
             lengths=plan.lengths,
             should_stop=budget.expired,
-            on_improve=lambda _, value: budget.report(value),
+            on_improve=improved,
         )
         better = result.device_of_unit is not None
         device = view.to_ops(np.asarray(result.device_of_unit)) if better else starts[0] if starts else None

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from placewright.budget import OPTIMAL_GAP, Budget
+from placewright.budget import OPTIMAL_GAP, Budget, Incumbent
 from placewright.evaluate.checking import Fault
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.base import Found, Placer
@@ -94,6 +94,7 @@ class _Search:
         self.scored = 0
 
     def run(self) -> Found:
+        self.budget.knows(self.incumbent)
         self.offer(starting_labels(self.energy)[0])
         for stage in self.stages():
             if self.budget.expired() or self.is_proven() or self.impossible:
@@ -105,6 +106,12 @@ class _Search:
             return Found(None, evaluations=self.scored, note="no placement within the limits was found in the time")
         device = self.label[movable_units(self.problem).unit_of_op]
         return Found(device, bound=self.bound, evaluations=self.scored)
+
+    def incumbent(self) -> Incumbent | None:
+        """The best valid placement so far."""
+        if self.label is None or not self.score.is_valid:
+            return None
+        return Incumbent(self.label[movable_units(self.problem).unit_of_op], self.score.value)
 
     def stages(self) -> list[Callable[[], None]]:
         """Cheapest first; prices of memory, where there are limits, before those of segments."""
