@@ -17,11 +17,15 @@ from placewright.text import shown
 _MOST_KEYS_LENGTH = 1000
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
-Form = Literal["tuple", "list", "dict"]
+Form = Literal["tuple", "list", "dict", "ordered dict"]
+_WRITTEN = {
+    "tuple": "builtins.tuple", "list": "builtins.list", "dict": "builtins.dict",
+    "ordered dict": "collections.OrderedDict",
+}  # fmt: skip
 
 
 class Container(NamedTuple):
-    """One row: a pattern of class names, what becomes of it, and the field of its context that holds the keys."""
+    """One row: a pattern of class names, what becomes of them, and the field of their context that holds the keys."""
 
     classes: str
     form: Form
@@ -33,7 +37,7 @@ CONTAINERS = (
     Container(r"builtins\.tuple", "tuple", is_plain=True),
     Container(r"builtins\.list", "list", is_plain=True),
     Container(r"builtins\.dict", "dict", is_plain=True),
-    Container(r"collections\.OrderedDict", "dict", is_plain=True),
+    Container(r"collections\.OrderedDict", "ordered dict", is_plain=True),
     Container(r"collections\.defaultdict", "dict", keys="dict_context"),
     Container(r"collections\.(namedtuple|deque)", "tuple"),
     Container(r"torch\.return_types\.\w+", "tuple"),
@@ -86,9 +90,9 @@ def written_tree(tree: Tree) -> str:
 def _written(tree: Tree) -> dict[str, Any]:
     if not tree.form:
         return {"type": None, "context": None, "children_spec": []}
-    context = json.dumps(list(tree.keys)) if tree.form == "dict" else "null"
+    context = json.dumps(list(tree.keys)) if tree.form.endswith("dict") else "null"
     return {
-        "type": f"builtins.{tree.form}",
+        "type": _WRITTEN[tree.form],
         "context": context,
         "children_spec": [_written(child) for child in tree.children],
     }
@@ -108,7 +112,7 @@ def _tree(spec: Any) -> Tree:
         raise Misfit("has a container whose class has no name")
     row = next((r for r in CONTAINERS if re.fullmatch(r.classes, name)), _OTHER)
     plain_context = _context(context)
-    keys = _keys(plain_context, row, len(children)) if row.form == "dict" else ()
+    keys = _keys(plain_context, row, len(children)) if row.form.endswith("dict") else ()
     made = tuple(_tree(child) for child in children)
     return Tree(row.form, made, keys, "" if row.is_plain else name)
 
