@@ -3,7 +3,7 @@
 Zip readers differ in where they look for the directory, in how they compare names, and in what they make of gaps and
 overlaps; a file that is checked by one of them and used by another can hold two archives. Here the bytes of the file
 must be the entries, one after the other, then one directory that lists them in full, then its end, and nothing else.
-Entries are stored as they are, never compressed, and are handed out as views of the mapped file.
+Entries are stored as they are, never compressed, so that they can be used where they are read.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import mmap
 import re
 import struct
+import sys
 import zlib
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Protocol
 
 from placewright.errors import InputError
 from placewright.frontends.base import check_file
@@ -34,27 +36,78 @@ _REGULAR_FILE = 0x8  # the kind of file in the upper bits of what Unix writes as
 _DRIVE = re.compile(r"^[A-Za-z]:")
 
 
-class Entry(NamedTuple):
-    """One entry: its bytes, and the checksum that the directory gives."""
+class Bytes(Protocol):
+    """What an archive is read from: memory, or a file of which only what is asked for is read."""
 
-    data: memoryview
-    crc: int
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> bytes | memoryview: ...
+
+
+class Entry:
+    """One entry: its bytes, read when they are first asked for, and the checksum that the directory gives."""
+
+    def __init__(self, source: Bytes, begin: int, size: int, crc: int) -> None:
+        self.source, self.begin, self.size, self.crc = source, begin, size, crc
+
+    @cached_property
+    def data(self) -> memoryview:
+        return memoryview(self.source[self.begin : self.begin + self.size])
 
     def is_whole(self) -> bool:
-        return zlib.crc32(self.data) == self.crc
+        return len(self.data) == self.size and zlib.crc32(self.data) == self.crc
 
 
-def map_file(path: Path, where: str) -> memoryview:
-    """The bytes of a file as private memory that is filled when it is read."""
-    check_file(path)
-    try:
-        with path.open("rb") as file:
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-    except (OSError, ValueError) as error:  # an empty file cannot be mapped
-        raise InputError(f"{where}: not a readable .pt2 archive: {shown(str(error), 100)}") from error
+class OpenFile:
+    """The bytes of a file, which stays open."""
+
+    def __init__(self, path: Path, where: str) -> None:
+        self._where = where
+        check_file(path)
+        try:
+            self._file = path.open("rb")
+            self._size = self._file.seek(0, 2)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        begin, end, _ = part.indices(self._size)
+        try:
+            self._file.seek(begin)
+            return self._file.read(max(0, end - begin))
+        except (OSError, ValueError, MemoryError) as error:
+            raise self._unreadable(error) from error
+
+    def in_memory(self) -> memoryview:
+        """All of it, read into memory that tensors can use as it is.
+
+        The file is not mapped: if somebody writes it anew while a model runs, a mapping would end the process.
+        """
+        if not self._size:
+            return memoryview(b"")
+        try:
+            memory = _fresh_memory(self._size)
+            self._file.seek(0)
+            n_read = self._file.readinto(memory)
+        except (OSError, ValueError, MemoryError) as error:
+            raise self._unreadable(error) from error
+        return memoryview(memory)[:n_read]
+
+    def _unreadable(self, error: Exception) -> InputError:
+        return InputError(f"{self._where}: cannot be read: {shown(str(error), 100)}")
 
 
-def read_entries(data: memoryview, where: str) -> dict[str, Entry]:
+def _fresh_memory(size: int) -> mmap.mmap:
+    """Memory that begins where a page begins, and that a forked child does not share."""
+    if sys.platform == "win32":
+        return mmap.mmap(-1, size)
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def read_entries(data: Bytes, where: str) -> dict[str, Entry]:
     """All entries of an archive by name; raises :class:`InputError` for anything that is not plain."""
     try:
         return _entries(data)
@@ -66,44 +119,49 @@ class _Odd(ValueError):
     pass
 
 
-def _entries(data: memoryview) -> dict[str, Entry]:
+def _unpacked(form: struct.Struct, data: Bytes, at: int) -> tuple[Any, ...]:
+    return form.unpack(data[at : at + form.size])
+
+
+def _entries(data: Bytes) -> dict[str, Entry]:
     n_entries, start, stop = _directory(data)
     found: dict[str, Entry] = {}
     folded: set[str] = set()
-    at, expected = start, 0  # in the directory; where the next entry must begin
+    directory = bytes(data[start:stop])
+    at, expected = 0, 0  # in the directory; where the next entry must begin
     for _ in range(n_entries):
-        name, entry, offset, end, at = _read_entry(data, at, stop)
+        name, entry, offset, end, at = _read_entry(data, directory, at)
         if offset != expected:
             raise _Odd(f"entry '{shown(name)}' does not begin where the one before it ends")
         if name.casefold() in folded:
             raise _Odd(f"there are two entries '{shown(name)}'")
         folded.add(name.casefold())
         found[name], expected = entry, end
-    if at != stop:
+    if at != len(directory):
         raise _Odd("its directory is longer than its entries")
     if expected != start:
         raise _Odd("there is something between its last entry and its directory")
     return found
 
 
-def _directory(data: memoryview) -> tuple[int, int, int]:
+def _directory(data: Bytes) -> tuple[int, int, int]:
     """Number of entries, and where their directory begins and ends."""
     if bytes(data[:4]) != b"PK\x03\x04":
         raise _Odd("File is not a zip file, or something stands before it")
     end = len(data) - _END.size
     if end < 0:
         raise _Odd("File is too short")
-    mark, disk, first_disk, here, total, size, start, comment = _END.unpack_from(data, end)
+    mark, disk, first_disk, here, total, size, start, comment = _unpacked(_END, data, end)
     if mark != b"PK\x05\x06" or comment:
         raise _Odd("it does not end with the end of a zip archive")
     stop = end
     locator = end - _LOCATOR.size
     if locator >= 0 and bytes(data[locator : locator + 4]) == b"PK\x06\x07":
-        _, disk64, end64, disks = _LOCATOR.unpack_from(data, locator)
+        _, disk64, end64, disks = _unpacked(_LOCATOR, data, locator)
         stop = locator - _END64.size
         if stop < 0 or end64 != stop or disk64 != 0 or disks != 1:
             raise _Odd("its end leads elsewhere")
-        mark64, rest, _, _, d1, d2, here64, total64, size64, start64 = _END64.unpack_from(data, stop)
+        mark64, rest, _, _, d1, d2, here64, total64, size64, start64 = _unpacked(_END64, data, stop)
         if mark64 != b"PK\x06\x06" or rest != _END64.size - 12 or d1 or d2 or here64 != total64:
             raise _Odd("its end is damaged")
         pairs = ((here, here64), (total, total64), (size, size64), (start, start64))
@@ -120,21 +178,21 @@ def _directory(data: memoryview) -> tuple[int, int, int]:
     return total, start, stop
 
 
-def _read_entry(data: memoryview, at: int, stop: int) -> tuple[str, Entry, int, int, int]:
+def _read_entry(data: Bytes, directory: bytes, at: int) -> tuple[str, Entry, int, int, int]:
     """Name and content of the entry at ``at`` in the directory, where it begins and ends, where the next row is."""
-    if at + _CENTRAL.size > stop:
+    if at + _CENTRAL.size > len(directory):
         raise _Odd("its directory is cut off")
     (
         mark, made_by, _, flags, method, _, _, crc, packed, size, n_name, n_extra, n_comment, disk, _, permissions,
         offset,
-    ) = _CENTRAL.unpack_from(data, at)  # fmt: skip
+    ) = _CENTRAL.unpack_from(directory, at)  # fmt: skip
     if mark != b"PK\x01\x02":
         raise _Odd("its directory is damaged")
     after_name = at + _CENTRAL.size + n_name
     following = after_name + n_extra + n_comment
-    if following > stop or n_name > _LONGEST_NAME:
+    if following > len(directory) or n_name > _LONGEST_NAME:
         raise _Odd("its directory is cut off")
-    raw_name = bytes(data[at + _CENTRAL.size : after_name])
+    raw_name = directory[at + _CENTRAL.size : after_name]
     name = _name(raw_name, flags)
     if flags & ~(_HAS_DESCRIPTOR | _IS_UTF8) or disk or n_comment:
         raise _Odd(f"entry '{shown(name)}' is encrypted or otherwise unusual")
@@ -142,45 +200,43 @@ def _read_entry(data: memoryview, at: int, stop: int) -> tuple[str, Entry, int, 
         raise _Odd(f"entry '{shown(name)}' is compressed, which torch.export.save never does")
     if made_by >> 8 == 3 and permissions >> 28 not in (0, _REGULAR_FILE):
         raise _Odd(f"entry '{shown(name)}' is a link or something else that is no file")
-    large = _large_fields(data[after_name : after_name + n_extra], name)
+    large = _large_fields(directory[after_name : after_name + n_extra], name)
     size, packed, offset = (_in_full(v, large) for v in (size, packed, offset))
     if large or size != packed:
         raise _Odd(f"entry '{shown(name)}' has two sizes")
-    content, end = _content(data, offset, size, (raw_name, flags, method, crc), name)
-    return name, Entry(content, crc), offset, end, following
+    begin, end = _content(data, offset, size, (raw_name, flags, method, crc), name)
+    return name, Entry(data, begin, size, crc), offset, end, following
 
 
-def _content(
-    data: memoryview, offset: int, size: int, told: tuple[bytes, int, int, int], name: str
-) -> tuple[memoryview, int]:
-    """The bytes of an entry by its own header, which must say what the directory says, and where it ends."""
+def _content(data: Bytes, offset: int, size: int, told: tuple[bytes, int, int, int], name: str) -> tuple[int, int]:
+    """Where the bytes of an entry begin by its own header, which must say what the directory says; where it ends."""
     raw_name, flags, method, crc = told
     if offset + _LOCAL.size > len(data):
         raise _Odd(f"entry '{shown(name)}' lies outside the file")
-    mark, _, own_flags, own_method, _, _, own_crc, packed, own_size, n_name, n_extra = _LOCAL.unpack_from(data, offset)
+    mark, _, own_flags, own_method, _, _, own_crc, packed, own_size, n_name, n_extra = _unpacked(_LOCAL, data, offset)
     start = offset + _LOCAL.size + n_name
     begin = start + n_extra
     if mark != b"PK\x03\x04" or begin + size > len(data):
         raise _Odd(f"entry '{shown(name)}' lies outside the file")
     if (bytes(data[offset + _LOCAL.size : start]), own_flags, own_method) != (raw_name, flags, method):
         raise _Odd(f"entry '{shown(name)}' is called otherwise in the directory")
-    large = _large_fields(data[start:begin], name)
+    large = _large_fields(bytes(data[start:begin]), name)
     own_size, packed = (_in_full(v, large) for v in (own_size, packed))
     if not flags & _HAS_DESCRIPTOR:
         if (own_crc, own_size, packed) != (crc, size, size):
             raise _Odd(f"entry '{shown(name)}' has two sizes")
-        return data[begin : begin + size], begin + size
+        return begin, begin + size
     if (own_crc, own_size, packed) not in ((0, 0, 0), (crc, size, size)):
         raise _Odd(f"entry '{shown(name)}' has two sizes")
     for form in _DESCRIPTORS:
         end = begin + size + form.size
-        is_one = end <= len(data) and form.unpack_from(data, begin + size) == (b"PK\x07\x08", crc, size, size)
+        is_one = end <= len(data) and _unpacked(form, data, begin + size) == (b"PK\x07\x08", crc, size, size)
         if is_one and bytes(data[end : end + 4]) in (b"PK\x03\x04", b"PK\x01\x02"):
-            return data[begin : begin + size], end
+            return begin, end
     raise _Odd(f"entry '{shown(name)}' has two sizes")
 
 
-def _large_fields(extra: memoryview, name: str) -> list[int]:
+def _large_fields(extra: bytes, name: str) -> list[int]:
     """Numbers of 64 bits that stand in for those of a header that are all ones, in their order."""
     at, numbers = 0, list[int]()
     seen: set[int] = set()

@@ -184,6 +184,18 @@ def one_of(kinds: dict[str, Check]) -> Check:
     return check
 
 
+def check_depth(value: Any, most: int) -> None:
+    """Refuse a document whose lists and objects are nested deeper than ``most``."""
+    level = [value]
+    for _ in range(most + 1):
+        lists = [part for part in level if isinstance(part, list)]
+        lists += [list(part.values()) for part in level if isinstance(part, dict)]
+        if not lists:
+            return
+        level = [item for part in lists for item in part if isinstance(item, (dict, list))]
+    raise Misfit(f"is nested deeper than {most} levels")
+
+
 def _told(value: Any) -> str:
     if isinstance(value, str):
         return f"'{shown(value, 60)}'"

@@ -3,20 +3,21 @@
 ``torch.export.load`` unpickles what an archive tells it to, imports modules that it names, loads native code that it
 holds, and evaluates sizes as code. So torch never sees the file: it is read once, by ``archive_entries``; what is known
 of a program is taken out of it, by ``torch_document``, and made anew. Without torch that is enough for a graph. A
-program that is to run also gets its tensors, as views of the mapped file, and is made by ``torch_loader``.
+program that is to run also gets its tensors, over the bytes that were read, and is made by ``torch_loader``.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
 from placewright.errors import InputError
-from placewright.frontends.archive_entries import Entry, map_file, read_entries
+from placewright.frontends.archive_entries import Bytes, Entry, OpenFile, read_entries
 from placewright.frontends.base import Shapes, check_shape_names
-from placewright.frontends.document import Misfit
+from placewright.frontends.document import Misfit, check_depth
 from placewright.frontends.module_paths import path_of_stack
 from placewright.frontends.size_expressions import size_of
 from placewright.frontends.tensor_pickle import RawTensor, read_saved
@@ -26,6 +27,8 @@ from placewright.frontends.torch_program import Node, Program, Ref, Value, Weigh
 from placewright.text import shown
 
 _LARGEST_JSON_BYTES = 256 << 20
+_MOST_ELEMENTS = 1 << 60
+_DEEPEST = 200  # levels of lists and objects; a graph within a graph takes eight
 _INTEGERS = {1, 2, 3, 4, 5, 12, 28, 34, 35}
 _PLAIN = ("as_int", "as_ints", "as_float", "as_floats", "as_string", "as_strings", "as_bool", "as_bools")
 
@@ -46,9 +49,9 @@ _OLD_ENTRIES = re.compile(
 class _Archive:
     """The entries of an archive by their names below its folder, and the name of its one program."""
 
-    def __init__(self, path: Path, where: str) -> None:
+    def __init__(self, data: Bytes, where: str) -> None:
         self.where = where
-        self.entries = self._below_folder(read_entries(map_file(path, where), where))
+        self.entries = self._below_folder(read_entries(data, where))
         self.is_old = _OLD_PROGRAM in self.entries
         programs = [n for n in self.entries if n.startswith("models/") or n == _OLD_PROGRAM]
         if len(programs) != 1:
@@ -79,8 +82,8 @@ class _Archive:
     def document(self) -> dict[str, Any]:
         """The program, made anew out of what is known of it."""
         entry = self.entries[self.program]
-        if len(entry.data) > _LARGEST_JSON_BYTES:
-            raise InputError(f"{self.where}: its program has {len(entry.data)} bytes, more than {_LARGEST_JSON_BYTES}")
+        if entry.size > _LARGEST_JSON_BYTES:
+            raise InputError(f"{self.where}: its program has {entry.size} bytes, more than {_LARGEST_JSON_BYTES}")
         if not entry.is_whole():
             raise InputError(f"{self.where}: not a readable .pt2 archive: bad checksum of '{shown(self.program)}'")
         try:
@@ -91,6 +94,7 @@ class _Archive:
             ) from error
         self._check_schema(found)
         try:
+            check_depth(found, _DEEPEST)
             document: dict[str, Any] = PROGRAM(found)
         except (Misfit, RecursionError) as error:
             raise InputError(f"{self.where}: the program in this archive {_told(error)}") from error
@@ -149,30 +153,42 @@ def _told(error: BaseException) -> str:
 
 def read_archive(path: Path, shapes: Shapes, where: str) -> Program:
     """The plain form of an archive written by ``torch.export.save``."""
-    module = _Archive(path, where).document()["graph_module"]
+    return _plain_program(_Archive(OpenFile(path, where), where).document(), shapes, where)[0]
+
+
+def _plain_program(document: dict[str, Any], shapes: Shapes, where: str) -> tuple[Program, dict[str, int]]:
+    """The plain form of a program, and what its open sizes are if its inputs have these shapes."""
+    module = document["graph_module"]
     try:
-        return _Reader(module["graph"], shapes, where).program(module["signature"])
+        reader = _Reader(module["graph"], shapes, where)
+        return reader.program(module["signature"]), reader.symbols
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         what = f"{type(error).__name__} {shown(str(error), 60)}"
         raise InputError(f"{where}: the program in this archive is damaged ({what})") from error
 
 
-def load_program(path: Path, where: str) -> Any:
+def load_program(path: Path, where: str, shapes: Shapes | None = None) -> Any:
     """The archive as a live ``torch.export.ExportedProgram``, made of what was read here.
 
-    Raises :class:`InputError` for anything but operators that torch has, on plain tensors. Containers of other classes
-    than tuples, lists and dicts are not made: outputs in them come back in plain ones.
+    Sizes that it leaves open become those of ``shapes``, else those of its example inputs. Raises :class:`InputError`
+    for anything but operators that torch has, on plain tensors. Containers of other classes than tuples, lists and
+    dicts are not made: outputs in them come back in plain ones.
     """
     from placewright.frontends.torch_loader import exported_program
     from placewright.frontends.torch_tensors import Tensors
 
-    archive = _Archive(path, where)
+    archive = _Archive(OpenFile(path, where).in_memory(), where)
     document = archive.document()
     weights, constants = archive.tensors()
     made = Tensors(where)
     state = {name: made.tensor(raw, name) for name, raw in weights.items()}
     lifted = {name: made.tensor(raw, name) for name, raw in constants.items()}
-    return exported_program(document, state, lifted, _live(archive.examples(), made), where)
+    _, symbols = _plain_program(document, shapes or {}, where)  # which also says what does not fit together
+    examples = None if shapes else _live(archive.examples(), made)
+    try:
+        return exported_program(document, state, lifted, examples, symbols, where)
+    except RecursionError as error:
+        raise InputError(f"{where}: the program in this archive {_told(error)}") from error
 
 
 def _live(value: Any, made: Any) -> Any:
@@ -205,6 +221,9 @@ class _Reader:
             sizes = [_open_size(d) for d in self.graph["tensor_values"][name]["sizes"]]
             self.symbols.update(match_symbols(name, sizes, shape, self.where))
         program = self.body(inputs)
+        missing = next((name for name in weights if name not in program.values), None)
+        if missing is not None:
+            raise KeyError(missing)
         program.weights = weights
         for spec in signature["output_specs"]:
             if "buffer_mutation" in spec:
@@ -252,8 +271,10 @@ class _Reader:
         return None
 
     def value(self, meta: dict[str, Any]) -> Value:
-        is_integer = meta["dtype"] in _INTEGERS
-        return Value(tuple(self.size(d) for d in meta["sizes"]), BITS[meta["dtype"]], is_integer)
+        shape = tuple(self.size(d) for d in meta["sizes"])
+        if any(n < 0 for n in shape) or math.prod(shape) >= _MOST_ELEMENTS:
+            raise ValueError("a tensor of impossible sizes")
+        return Value(shape, BITS[meta["dtype"]], meta["dtype"] in _INTEGERS)
 
     def size(self, dimension: dict[str, Any]) -> int:
         """A size; an open one follows the given shapes, else the example inputs of the export, else counts as 1."""

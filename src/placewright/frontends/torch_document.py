@@ -195,6 +195,9 @@ PROGRAM = record(
         signature=record(input_specs=listed(one_of(INPUTS)), output_specs=listed(one_of(OUTPUTS))),
         module_call_graph=optional(_root_call),
     ),
+    range_constraints=optional(
+        named(text(), record(min_val=optional(whole), max_val=optional(whole))), dict
+    ),  # by symbols; only compared
     schema_version=record(major=choice((SCHEMA,)), minor=count),
     verifiers=optional(listed(choice(("ATEN", "TRAINING", "EDGE"))), list),
 )

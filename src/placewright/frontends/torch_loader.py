@@ -27,11 +27,17 @@ log = logging.getLogger(__name__)
 
 
 def exported_program(
-    document: dict[str, Any], state: dict[str, Any], constants: dict[str, Any], examples: Any, where: str
+    document: dict[str, Any],
+    state: dict[str, Any],
+    constants: dict[str, Any],
+    examples: Any,
+    symbols: Mapping[str, int],
+    where: str,
 ) -> Any:
     """The live program; ``document`` has passed the checks of ``torch_document``.
 
-    Open sizes become the sizes of the example inputs of the export, containers become tuples, lists and dicts.
+    Open sizes become what ``symbols`` says of them, else those of the example inputs of the export; containers become
+    tuples, lists and dicts.
     """
     deserializer, program_class, from_dict = _torch_api(where)
     module = document["graph_module"]
@@ -39,9 +45,11 @@ def exported_program(
         for node in graph["nodes"]:
             check_runnable(node, where)
     _check_tensors(module, {**constants, **state}, where)
+    sizes = _Sizes(module["graph"], symbols, where)
+    sizes.check_ranges(document["range_constraints"])
     ready = {
         "graph_module": {
-            "graph": _Sizes(module["graph"], where).fixed(module["graph"]),
+            "graph": sizes.fixed(module["graph"]),
             "signature": module["signature"],
             "module_call_graph": [{"fqn": "", "signature": _call(module, where)}],
             "metadata": {},
@@ -159,11 +167,11 @@ def _check_shape_of_call(inputs: Tree, specs: list[dict[str, Any]], where: str) 
 
 
 class _Sizes:
-    """Numbers for the sizes that a program leaves open: those of its example inputs, which the file notes."""
+    """Numbers for the sizes that a program leaves open: the given ones, else those that the file notes."""
 
-    def __init__(self, graph: dict[str, Any], where: str) -> None:
+    def __init__(self, graph: dict[str, Any], symbols: Mapping[str, int], where: str) -> None:
         self.where = where
-        self.symbols: dict[str, int] = {}
+        self.given, self.symbols = symbols, dict(symbols)
         for part in graphs(graph):
             sizes = [size for meta in part["tensor_values"].values() for size in meta["sizes"]]
             for size in [*sizes, *part["sym_int_values"].values()]:
@@ -173,8 +181,21 @@ class _Sizes:
     def _learn(self, expression: dict[str, Any]) -> None:
         symbol = symbol_of(expression["expr_str"])
         hint = (expression["hint"] or {}).get("as_int")
-        if symbol is not None and hint is not None and self.symbols.setdefault(symbol, hint) != hint:
+        if symbol is None or hint is None or symbol in self.given:
+            return
+        if self.symbols.setdefault(symbol, hint) != hint:
             raise InputError(f"{self.where}: {_OPEN} that contradict each other ('{shown(symbol)}'); {_FIX}")
+
+    def check_ranges(self, ranges: Mapping[str, dict[str, int | None]]) -> None:
+        """Refuse sizes that the program was not exported for."""
+        for symbol, number in self.symbols.items():
+            limits = ranges.get(symbol, {})
+            low, high = limits.get("min_val"), limits.get("max_val")
+            if (low is not None and number < low) or (high is not None and number > high):
+                told = f"{'any' if low is None else low} to {'any' if high is None else high}"
+                raise InputError(
+                    f"{self.where}: the open size '{shown(symbol)}' is {number}, and it was exported for {told}"
+                )
 
     def _number(self, value: dict[str, Any], kind: str) -> dict[str, Any]:
         """A size as a number, by arithmetic on whole numbers and nothing else."""

@@ -1,4 +1,4 @@
-"""Tensors of a ``.pt2`` archive over the mapped bytes of the file: nothing is copied, and no name in it is followed."""
+"""Tensors of a ``.pt2`` archive over the bytes that were read: nothing is copied, and no name in it is followed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _config(entries: dict[str, Entry], name: str, kind: str, where: str) -> dict
     entry = entries.get(name)
     if entry is None:
         raise InputError(f"{where}: lacks '{name}', the list of its tensors")
-    if len(entry.data) > _LARGEST_CONFIG_BYTES or not entry.is_whole():
+    if entry.size > _LARGEST_CONFIG_BYTES or not entry.is_whole():
         raise InputError(f"{where}: '{name}', the list of its tensors, is damaged")
     try:
         document = payload_config(kind)(json.loads(bytes(entry.data)))
