@@ -284,6 +284,7 @@ CRAFTED: dict[str, Callable[[Entries, Path], Entries]] = {
     "target-torch-system": target("torch.os.system"),
     "target-builtins": target("builtins.eval"),
     "target-getattr": target("_operator.__builtins__.get"),
+    "target-getitem": target("_operator.getitem"),
     "target-attrgetter": target("_operator.attrgetter"),
     "target-load-library": target("torch.ops.load_library"),
     "target-import-module": target("torch.ops.import_module"),
@@ -308,6 +309,9 @@ CRAFTED: dict[str, Callable[[Entries, Path], Entries]] = {
     # names that would become code
     "name-of-input": renamed_input("x):\n    import os\n    def f(y"),
     "name-of-input-call": renamed_input("x=print()"),
+    "name-of-input-keyword": renamed_input("class"),
+    "name-of-input-self": renamed_input("self"),
+    "name-of-input-dunder": renamed_input("__import__('os')"),
     "name-of-weight": renamed_weight('l.x" + str(__import__("os").getpid()) + "'),
     "name-of-weight-dunder": renamed_weight("__class__.weight"),
     "name-of-argument": keyword_argument("a=__import__('os').getpid(), b"),

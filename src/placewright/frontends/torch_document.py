@@ -7,6 +7,7 @@ torch makes a function of a program, so they are held to the forms that torch it
 
 from __future__ import annotations
 
+import keyword
 from typing import Any
 
 from placewright.frontends.document import (
@@ -38,9 +39,19 @@ _DEVICES = ("cpu", "cuda", "xpu", "mps", "meta")
 _MOST_RANKS = 64
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
-name = text(1000, _IDENTIFIER)
+_RESERVED = frozenset(keyword.kwlist) | {"self"}  # what no parameter of a function that torch makes can be called
+_PLAIN_NAME = text(1000, _IDENTIFIER)
 _PART = r"(?!__)[A-Za-z0-9_+:/@ -]+"  # of a path: keys of a ModuleDict may hold more than a name may
 path = text(2000, rf"{_PART}(\.{_PART})*")
+
+
+def name(value: Any) -> str:
+    """The name of a value or a node."""
+    plain: str = _PLAIN_NAME(value)
+    if plain in _RESERVED:
+        raise Misfit(f"is '{plain}', which no exported program has there")
+    return plain
+
 
 _EXPRESSION = record(expr_str=text(), hint=optional(one_of({"as_int": whole, "as_float": number, "as_bool": flag})))
 sym_int = one_of({"as_int": whole, "as_expr": _EXPRESSION})

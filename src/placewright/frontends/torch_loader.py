@@ -14,6 +14,7 @@ from placewright.errors import InputError
 from placewright.frontends.base import one_line
 from placewright.frontends.size_expressions import size_of, symbol_of
 from placewright.frontends.torch_document import SCHEMA
+from placewright.frontends.torch_schema import schema_object
 from placewright.frontends.torch_specs import Tree, keyword_names, written_tree
 from placewright.frontends.torch_targets import check_runnable
 from placewright.text import shown, shown_list
@@ -39,7 +40,7 @@ def exported_program(
     Open sizes become what ``symbols`` says of them, else those of the example inputs of the export; containers become
     tuples, lists and dicts.
     """
-    deserializer, program_class, from_dict = _torch_api(where)
+    deserializer = _deserializer(where)
     module = document["graph_module"]
     for graph in graphs(module["graph"]):
         for node in graph["nodes"]:
@@ -63,18 +64,13 @@ def exported_program(
         "guards_code": [],
     }
     try:
-        return deserializer().deserialize(from_dict(program_class, ready), state, constants, examples)
+        return deserializer().deserialize(schema_object(ready), state, constants, examples)
     except Exception as error:
-        raise InputError(f"{where}: torch does not load it: {_told(error)}") from error
+        raise InputError(f"{where}: torch does not load it: {one_line(error)}") from error
 
 
-def _told(error: BaseException) -> str:
-    """The innermost reason; torch quotes whole nodes and tracebacks."""
-    return one_line(error)
-
-
-def _torch_api(where: str) -> tuple[Any, Any, Any]:
-    """Torch's class of deserializers, the schema's class of programs, and the function that fills it from a dict."""
+def _deserializer(where: str) -> Any:
+    """Torch's class of deserializers, if it is of a version that is known to take what is handed over here."""
     import torch
 
     version = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
@@ -89,7 +85,7 @@ def _torch_api(where: str) -> tuple[Any, Any, Any]:
         raise InputError(
             f"{where}: its schema is {SCHEMA}, that of torch {torch.__version__} {schema.SCHEMA_VERSION[0]}"
         )
-    return serialize.ExportedProgramDeserializer, schema.ExportedProgram, serialize._dict_to_dataclass
+    return serialize.ExportedProgramDeserializer
 
 
 def _text(version: tuple[int, ...]) -> str:

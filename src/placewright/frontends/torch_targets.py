@@ -18,7 +18,7 @@ from placewright.text import shown
 _ON_NUMBERS = {
     "_operator": (
         "add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "pos", "pow", "and_", "or_", "not_", "lshift",
-        "rshift", "eq", "ne", "lt", "le", "gt", "ge", "getitem",
+        "rshift", "eq", "ne", "lt", "le", "gt", "ge",
     ),
     "math": ("ceil", "floor", "trunc", "sqrt"),
     "torch": ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum", "_sym_sqrt"),
