@@ -329,6 +329,7 @@ CRAFTED: dict[str, Callable[[Entries, Path], Entries]] = {
     "no-weights": no_weights,
     "verifier": program(lambda d, _: d.update(verifiers=["evil_module"])),
     "json-deep": lambda entries, _: {**entries, PROGRAM: b"[" * 100_000 + b"]" * 100_000},
+    "json-many-values": lambda entries, _: {**entries, PROGRAM: b"[" + b"[]," * 13_000_000 + b"1]"},
     "json-number": lambda entries, _: {**entries, PROGRAM: b'{"a": ' + b"9" * 100_000 + b"}"},
 }
 

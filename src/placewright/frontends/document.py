@@ -6,6 +6,7 @@ A check takes a value and returns what is to be used instead, or raises :class:`
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Collection
@@ -14,6 +15,7 @@ from typing import Any
 from placewright.text import shown
 
 Check = Callable[[Any], Any]
+MOST_VALUES = 12_000_000  # of one document; each takes up to some 80 bytes of memory
 _REQUIRED = object()
 _LOWEST, _HIGHEST = -(2**63), 2**64
 _FLOATS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
@@ -29,6 +31,14 @@ class Misfit(ValueError):
 
     def __str__(self) -> str:
         return f"{shown('.'.join(reversed(self.path)), 100)}: {self.what}" if self.path else self.what
+
+
+def decoded(data: bytes) -> Any:
+    """A JSON document, unless it holds more values than any program has."""
+    n_values = data.count(b",") + data.count(b"[") + data.count(b"{")  # no fewer than there are
+    if n_values > MOST_VALUES:
+        raise Misfit(f"holds some {n_values} values, more than {MOST_VALUES}")
+    return json.loads(data)
 
 
 def kind(value: Any) -> str:

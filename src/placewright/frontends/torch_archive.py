@@ -8,7 +8,6 @@ program that is to run also gets its tensors, over the bytes that were read, and
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 from placewright.errors import InputError
 from placewright.frontends.archive_entries import Bytes, Entry, OpenFile, read_entries
 from placewright.frontends.base import Shapes, check_shape_names
-from placewright.frontends.document import Misfit, check_depth
+from placewright.frontends.document import Misfit, check_depth, decoded
 from placewright.frontends.module_paths import path_of_stack
 from placewright.frontends.size_expressions import size_of
 from placewright.frontends.tensor_pickle import RawTensor, read_saved
@@ -26,7 +25,7 @@ from placewright.frontends.torch_live import match_symbols
 from placewright.frontends.torch_program import Node, Program, Ref, Value, Weight
 from placewright.text import shown
 
-_LARGEST_JSON_BYTES = 256 << 20
+_LARGEST_JSON_BYTES = 128 << 20
 _MOST_ELEMENTS = 1 << 60
 _DEEPEST = 200  # levels of lists and objects; a graph within a graph takes eight
 _INTEGERS = {1, 2, 3, 4, 5, 12, 28, 34, 35}
@@ -87,7 +86,9 @@ class _Archive:
         if not entry.is_whole():
             raise InputError(f"{self.where}: not a readable .pt2 archive: bad checksum of '{shown(self.program)}'")
         try:
-            found = json.loads(bytes(entry.data))
+            found = decoded(bytes(entry.data))
+        except Misfit as error:
+            raise InputError(f"{self.where}: the program in this archive {error}") from error
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{self.where}: the program in this archive is not valid JSON: {shown(str(error), 80)}"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from typing import Any
 
 from placewright.errors import InputError
 from placewright.frontends.archive_entries import Entry
-from placewright.frontends.document import Check, Misfit, flag, named, optional, record, text
+from placewright.frontends.document import Check, Misfit, decoded, flag, named, optional, record, text
 from placewright.frontends.tensor_pickle import RawTensor
 from placewright.frontends.torch_document import BITS, STRIDED, path, tensor_meta
 from placewright.text import shown
@@ -53,7 +52,7 @@ def _config(entries: dict[str, Entry], name: str, kind: str, where: str) -> dict
     if entry.size > _LARGEST_CONFIG_BYTES or not entry.is_whole():
         raise InputError(f"{where}: '{name}', the list of its tensors, is damaged")
     try:
-        document = payload_config(kind)(json.loads(bytes(entry.data)))
+        document = payload_config(kind)(decoded(bytes(entry.data)))
     except (ValueError, RecursionError) as error:
         what = str(error) if isinstance(error, Misfit) else "it is not valid JSON"
         raise InputError(f"{where}: '{name}', the list of its tensors, is damaged: {shown(what, 160)}") from error
