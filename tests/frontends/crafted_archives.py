@@ -124,25 +124,26 @@ def size(expression: Callable[[Path], str]) -> Callable[[Entries, Path], Entries
     return program(lambda document, marker: _open(document, expression(marker)))
 
 
-def torch_save(marker: Path) -> bytes:
-    """What torch.save would write of a trap."""
+def saved(value: Any, **options: Any) -> bytes:
+    """What torch.save writes."""
     import torch
 
     stream = io.BytesIO()
-    torch.save((Trap(marker),), stream)
+    torch.save(value, stream, **options)
     return stream.getvalue()
+
+
+def torch_save(marker: Path) -> bytes:
+    """What torch.save would write of a trap."""
+    return saved((Trap(marker),))
 
 
 def shared_tuples(_: Path) -> bytes:
     """Example inputs of 2^40 values in some hundred bytes: every tuple holds the one before it twice."""
-    import torch
-
     value: Any = (1, 2)
     for _ in range(40):
         value = (value, value)
-    stream = io.BytesIO()
-    torch.save(((value,), {}), stream)
-    return stream.getvalue()
+    return saved(((value,), {}))
 
 
 def weight(**fields: Any) -> Callable[[Entries, Path], Entries]:
@@ -241,6 +242,8 @@ CRAFTED: dict[str, Callable[[Entries, Path], Entries]] = {
     "examples-pickled": added(EXAMPLES),
     "examples-saved": added(EXAMPLES, torch_save),
     "examples-shared": added(EXAMPLES, shared_tuples),
+    "examples-text": added(EXAMPLES, lambda _: saved("text")),
+    "examples-legacy": added(EXAMPLES, lambda _: saved(((), {}), _use_new_zipfile_serialization=False)),
     "examples-archive": lambda entries, _: {**entries, EXAMPLES: written(entries)},
     "nested-archive": lambda entries, _: {**entries, "data/inner.pt2": written(entries)},
     # c: a second program
@@ -334,18 +337,19 @@ CRAFTED: dict[str, Callable[[Entries, Path], Entries]] = {
 }
 
 
-def _raw(names: list[str], contents: list[bytes], directory: bytes | None = None) -> bytes:
+def archive_of(names: list[str], contents: list[bytes]) -> bytes:
+    """An archive of entries under any names."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for name, content in zip(names, contents, strict=True):
             archive.writestr(name, content)
-    return stream.getvalue() + (directory or b"")
+    return stream.getvalue()
 
 
 def two_directories(entries: Entries, marker: Path) -> bytes:
     """e: the end leads to a directory of other entries than the one that stands just before it."""
     evil = {f"base/{n}": d for n, d in constant("opaque_obj_0")(entries, marker).items()}
-    bad, good = _raw(list(evil), list(evil.values())), written(entries)
+    bad, good = archive_of(list(evil), list(evil.values())), written(entries)
     n_bad, _, bad_size, bad_start = struct.unpack("<HHLL", bad[-14:-2])
     at, shift = good.rindex(b"PK\x05\x06"), len(bad)
     directory = bytearray(good[struct.unpack("<L", good[at + 16 : at + 20])[0] : at])
@@ -409,7 +413,7 @@ MALFORMED: dict[str, Callable[[Entries, Path], bytes]] = {
     "compressed-program": lambda entries, _: compressed(
         {n: d for n, d in entries.items() if n != PROGRAM}, PROGRAM, entries[PROGRAM]
     ),
-    "many-entries": lambda entries, _: _raw([f"base/extra/{i}" for i in range(100_000)], [b""] * 100_000),
+    "many-entries": lambda entries, _: archive_of([f"base/extra/{i}" for i in range(100_000)], [b""] * 100_000),
     "encrypted": lambda entries, _: patched(entries, 8, "<H", 1),
     "method": lambda entries, _: patched(entries, 10, "<H", 93),
     "overlapping": lambda entries, _: patched(entries, 42, "<L", 1),
@@ -420,7 +424,7 @@ MALFORMED: dict[str, Callable[[Entries, Path], bytes]] = {
     "truncated": lambda entries, _: written(entries)[:-100],
     "pickle": lambda _, marker: pickle.dumps(Trap(marker)),
     "saved": lambda _, marker: torch_save(marker),
-    "old-format": lambda entries, marker: _raw(
+    "old-format": lambda entries, marker: archive_of(
         ["version", "serialized_exported_program.json", "serialized_state_dict.pt", "serialized_constants.pt"],
         [b"8.1", entries[PROGRAM], torch_save(marker), pickle.dumps(Trap(marker))],
     ),

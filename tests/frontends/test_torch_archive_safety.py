@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crafted_archives import CRAFTED, MALFORMED, PROGRAM, UNREAD_BY_PLACE, edited, entries_of, written
+from crafted_archives import (
+    CRAFTED,
+    MALFORMED,
+    PROGRAM,
+    UNREAD_BY_PLACE,
+    archive_of,
+    edited,
+    entries_of,
+    saved,
+    written,
+)
 
 from placewright.cli.main import run
 from placewright.errors import InputError
@@ -269,16 +279,7 @@ def test_loading_takes_no_more_memory_than_the_file(tmp_path: Path) -> None:
 
 def test_the_file_of_an_old_torch_is_placed_and_run(base: Path, tmp_path: Path) -> None:
     """Before 2.7 an archive held what torch.save wrote of the weights."""
-    import io
-
     program = torch.export.load(base / "base.pt2")
-    from crafted_archives import _raw
-
-    def saved(value: Any) -> bytes:
-        stream = io.BytesIO()
-        torch.save(value, stream)
-        return stream.getvalue()
-
     names = ["version", "serialized_exported_program.json", "serialized_state_dict.pt", "serialized_constants.pt"]
     contents = [
         b"8.1",
@@ -288,7 +289,7 @@ def test_the_file_of_an_old_torch_is_placed_and_run(base: Path, tmp_path: Path) 
         saved(program.example_inputs),
     ]
     path = tmp_path / "old.pt2"
-    path.write_bytes(_raw([*names, "serialized_example_inputs.pt"], contents))
+    path.write_bytes(archive_of([*names, "serialized_example_inputs.pt"], contents))
     x = torch.randn(1, 4)
     assert torch.equal(load_program(path, "old.pt2").module()(x), program.module()(x))
     assert read_model(path).n_ops == read_model(base / "base.pt2").n_ops

@@ -143,7 +143,12 @@ class _Archive:
         """The inputs that the program was exported with, ``None`` if there are none."""
         name = "serialized_example_inputs.pt" if self.is_old else f"data/sample_inputs/{self.name}.pt"
         entry = self.entries.get(name)
-        return self._read_saved(name) if entry is not None and len(entry.data) else None
+        if entry is None or not entry.size:
+            return None
+        saved = self._read_saved(name)
+        if not (isinstance(saved, tuple) and [type(part) for part in saved] == [tuple, dict]):
+            raise InputError(f"{self.where}: '{name}' is not a tuple of inputs and a dict of named ones")
+        return saved
 
 
 def _told(error: BaseException) -> str:

@@ -79,8 +79,12 @@ def _deserializer(where: str) -> Any:
             f"{where}: .pt2 archives run with torch {_text(OLDEST)} up to, but not including, {_text(TOO_NEW)}; "
             f"this is torch {shown(torch.__version__)}"
         )
-    from torch._export.serde import schema, serialize
-
+    try:
+        from torch._export.serde import schema, serialize
+    except ImportError as error:
+        raise InputError(
+            f"{where}: torch {shown(torch.__version__)} cannot make programs: {one_line(error)}"
+        ) from error
     if schema.SCHEMA_VERSION[0] != SCHEMA:
         raise InputError(
             f"{where}: its schema is {SCHEMA}, that of torch {torch.__version__} {schema.SCHEMA_VERSION[0]}"
