@@ -28,6 +28,7 @@ from placewright.text import shown
 _LARGEST_JSON_BYTES = 128 << 20
 _MOST_ELEMENTS = 1 << 60
 _DEEPEST = 200  # levels of lists and objects; a graph within a graph takes eight
+_TOO_DEEP = "the program in this archive is nested too deeply"
 _INTEGERS = {1, 2, 3, 4, 5, 12, 28, 34, 35}
 _PLAIN = ("as_int", "as_ints", "as_float", "as_floats", "as_string", "as_strings", "as_bool", "as_bools")
 
@@ -97,8 +98,12 @@ class _Archive:
         try:
             check_depth(found, _DEEPEST)
             document: dict[str, Any] = PROGRAM(found)
-        except (Misfit, RecursionError) as error:
-            raise InputError(f"{self.where}: the program in this archive {_told(error)}") from error
+        except Misfit as misfit:
+            if misfit.what.startswith("calls "):
+                raise InputError(f"{self.where}: {misfit.what}") from misfit
+            raise InputError(f"{self.where}: the program in this archive is damaged ({misfit})") from misfit
+        except RecursionError as error:
+            raise InputError(f"{self.where}: {_TOO_DEEP}") from error
         return document
 
     def _check_schema(self, found: Any) -> None:
@@ -151,12 +156,6 @@ class _Archive:
         return saved
 
 
-def _told(error: BaseException) -> str:
-    if isinstance(error, Misfit):
-        return str(error) if error.what.startswith("calls ") else f"is damaged ({error})"
-    return "is nested too deeply"
-
-
 def read_archive(path: Path, shapes: Shapes, where: str) -> Program:
     """The plain form of an archive written by ``torch.export.save``."""
     return _plain_program(_Archive(OpenFile(path, where), where).document(), shapes, where)[0]
@@ -194,7 +193,7 @@ def load_program(path: Path, where: str, shapes: Shapes | None = None) -> Any:
     try:
         return exported_program(document, state, lifted, examples, symbols, where)
     except RecursionError as error:
-        raise InputError(f"{where}: the program in this archive {_told(error)}") from error
+        raise InputError(f"{where}: {_TOO_DEEP}") from error
 
 
 def _live(value: Any, made: Any) -> Any:

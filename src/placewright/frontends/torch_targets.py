@@ -27,7 +27,7 @@ FUNCTIONS = {f"{module}.{name}" for module, names in _ON_NUMBERS.items() for nam
 _GROWING = ("_operator.pow", "_operator.lshift")  # numbers of any length come from them
 _LARGEST_EXPONENT = 64
 
-_OPERATOR = re.compile(r"torch\.ops\.(?!higher_order\.)([A-Za-z]\w*)\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)", re.ASCII)
+_OPERATOR = re.compile(r"torch\.ops\.(?!higher_order\.)(_?[A-Za-z]\w*)\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)", re.ASCII)
 _HIGHER = re.compile(r"torch\.ops\.higher_order\.([A-Za-z]\w*)", re.ASCII)
 _UNBATCHED = re.compile(r"torch\._functorch\.predispatch\._?[a-z]\w*", re.ASCII)  # vmap before it is worked out
 
