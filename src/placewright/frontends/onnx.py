@@ -22,7 +22,6 @@ from placewright.frontends.base import (
 from placewright.frontends.flops import Shape, bits_bytes
 from placewright.frontends.module_paths import join_scopes, path_of_name
 from placewright.frontends.onnx_ops import CONTROL, DOMAINS, KIND_OF_TYPE, SOURCES, onnx_work
-from placewright.frontends.onnx_safety import check_safe
 from placewright.frontends.onnx_shapes import infer_shapes, known_shape
 from placewright.graph import OpGraph
 from placewright.text import shown
@@ -71,6 +70,8 @@ def _read_file(path: Path, where: str) -> Any:
         model = onnx_ir.load(path)
     except Exception as error:
         raise InputError(f"{where}: not a readable ONNX model: {one_line(error)}") from error
+    from placewright.frontends.onnx_safety import check_safe
+
     check_safe(model, path, where)
     if not list(model.graph):
         raise InputError(f"{where}: not a readable ONNX model: its graph has no nodes")

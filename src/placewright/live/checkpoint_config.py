@@ -7,11 +7,11 @@ models that transformers itself lists are made, with attention that it has on bo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from placewright.errors import InputError
 from placewright.files import read_json
-from placewright.frontends.onnx_safety import check_location
 from placewright.text import shown
 
 _ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention", "paged_attention")
@@ -21,8 +21,11 @@ _FETCHES = ("use_pretrained_backbone", "use_kernels", "configuration_files")  # 
 _DEEPEST = 50
 
 
-def check_config(path: Any, where: str) -> None:
-    """Refuse a configuration that names code, or things to fetch."""
+def check_config(folder: str | Path) -> None:
+    """Refuse a folder whose configuration names code, or other things to be read; without one it passes."""
+    where, path = shown(str(folder), 200), Path(folder) / "config.json"
+    if not path.is_file():
+        return
     document = read_json(path)
     if not isinstance(document, dict):
         raise InputError(f"{where}: its config.json does not hold an object")
@@ -70,14 +73,6 @@ def _listed() -> set[str]:
     tables = [table for name, table in vars(modeling_auto).items() if name.endswith("_MAPPING_NAMES")]
     values = [value for table in tables for value in table.values()]
     return {name for value in values for name in (value if isinstance(value, (tuple, list)) else [value])}
-
-
-def check_shard(name: Any, folder: Any, where: str) -> None:
-    """Refuse a file of weights that lies elsewhere."""
-    if not isinstance(name, str) or not name.endswith(".safetensors"):
-        raise InputError(f"{where}: its index names {_told(name)}, expected .safetensors files")
-    if "/" in name or "\\" in name:
-        check_location(name, folder, f"{where}: a part of its weights")
 
 
 def _fields(document: dict[str, Any], where: str) -> Iterator[tuple[str, Any]]:
