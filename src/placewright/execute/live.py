@@ -58,7 +58,7 @@ def open_live(
     refusals = Refusals(runtime, model)
     with refusals.told():
         if runtime == "torch":
-            live = _open_torch(model, cuda_graphs)
+            live = _open_torch(model, cuda_graphs, shapes or {})
         elif runtime == "onnxruntime":
             live = _open_onnxruntime(model, shapes or {})
         else:
@@ -138,7 +138,7 @@ def _by_hetero(live: LiveModel) -> LiveModel:
     )
 
 
-def _open_torch(model: str, cuda_graphs: bool) -> LiveModel:
+def _open_torch(model: str, cuda_graphs: bool, shapes: Mapping[str, tuple[int, ...]]) -> LiveModel:
     import torch
 
     from placewright.execute.torch import TorchRun
@@ -156,7 +156,7 @@ def _open_torch(model: str, cuda_graphs: bool) -> LiveModel:
         program = torch.export.export(module.eval(), tuple(examples))
         inputs = list(examples)
     elif Path(model).suffix == ".pt2":
-        program = load_program(Path(model), shown(model, 200))
+        program = load_program(Path(model), shown(model, 200), shapes)
         inputs = example_inputs(program)
     else:
         raise InputError(f"{shown(model, 200)}: cannot be run by torch; expected zoo:NAME or a .pt2 file")

@@ -11,6 +11,7 @@ from placewright.execute.live import devices_by_name
 from placewright.execute.onnxruntime import node_names, whole_placement
 from placewright.export.base import Exported, devices_of, model_of, refuse_overwriting, whole
 from placewright.frontends.onnx import inlined
+from placewright.frontends.onnx_safety import check_safe
 from placewright.placement import Placement
 from placewright.text import shown
 
@@ -35,7 +36,9 @@ def annotated_bytes(placement: Placement, output: Path) -> bytes:
         import onnx_ir
     except ImportError as error:
         raise MissingExtraError("onnx_ir", "onnx") from error
-    model = inlined(onnx_ir.load(name))
+    loaded = onnx_ir.load(name)
+    check_safe(loaded, Path(name), shown(name, 200))
+    model = inlined(loaded)
     _check_weights(onnx_ir, model, Path(name), output)
     _annotate(onnx_ir, model, placement)
     return bytes(onnx_ir.to_proto(model).SerializeToString())

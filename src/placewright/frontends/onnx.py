@@ -70,6 +70,9 @@ def _read_file(path: Path, where: str) -> Any:
         model = onnx_ir.load(path)
     except Exception as error:
         raise InputError(f"{where}: not a readable ONNX model: {one_line(error)}") from error
+    from placewright.frontends.onnx_safety import check_safe
+
+    check_safe(model, path, where)
     if not list(model.graph):
         raise InputError(f"{where}: not a readable ONNX model: its graph has no nodes")
     return model

@@ -8,18 +8,23 @@ import operator
 from collections.abc import Callable
 
 _LONGEST = 1000  # characters; a longer expression is not worked out
+_LARGEST_BITS = 128  # of a number on the way
 _OPERATORS: dict[type, Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
+    ast.Pow: lambda base, exponent: _power(base, exponent),
 }
 _FUNCTIONS: dict[str, Callable[..., int]] = {
     "Add": lambda *terms: sum(terms),
     "Mul": lambda *factors: math.prod(factors),
     "FloorDiv": operator.floordiv,
     "CleanDiv": operator.floordiv,
+    "CeilDiv": lambda a, b: -(-a // b),
+    "Pow": lambda base, exponent: _power(base, exponent),
+    "PowByNatural": lambda base, exponent: _power(base, exponent),
     "Mod": operator.mod,
     "PythonMod": operator.mod,
     "Max": max,
@@ -89,4 +94,15 @@ def _value(node: ast.AST, symbols: dict[str, int]) -> int | None:
 
 def _applied(function: Callable[..., int], arguments: list[ast.expr], symbols: dict[str, int]) -> int | None:
     values = [_value(a, symbols) for a in arguments]
-    return None if None in values else function(*values)
+    if None in values:
+        return None
+    result = function(*values)
+    if result.bit_length() > _LARGEST_BITS:
+        raise OverflowError("larger than any size")
+    return result
+
+
+def _power(base: int, exponent: int) -> int:
+    if exponent < 0 or base.bit_length() * exponent > 2 * _LARGEST_BITS:
+        raise OverflowError("larger than any size")
+    return int(base**exponent)

@@ -1,141 +1,208 @@
 """``.pt2`` archives, read as data.
 
-``torch.export.load`` would unpickle tensors and example inputs and evaluate size expressions as code. Only the
-program's JSON is read here, and no part of torch: nothing in the file can run, and weights stay where they are.
+``torch.export.load`` unpickles what an archive tells it to, imports modules that it names, loads native code that it
+holds, and evaluates sizes as code. So torch never sees the file: it is read once, by ``archive_entries``; what is known
+of a program is taken out of it, by ``torch_document``, and made anew. Without torch that is enough for a graph. A
+program that is to run also gets its tensors, over the bytes that were read, and is made by ``torch_loader``.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import zipfile
-import zlib
-from collections.abc import Iterator
+import math
+import re
 from pathlib import Path
 from typing import Any
 
 from placewright.errors import InputError
-from placewright.frontends.base import Shapes, check_file, check_shape_names
+from placewright.frontends.archive_entries import Bytes, Entry, OpenFile, read_entries
+from placewright.frontends.base import Shapes, check_shape_names
+from placewright.frontends.document import Misfit, check_depth, decoded
 from placewright.frontends.module_paths import path_of_stack
 from placewright.frontends.size_expressions import size_of
+from placewright.frontends.tensor_pickle import RawTensor, read_saved
+from placewright.frontends.torch_document import BITS, PROGRAM, SCHEMA
 from placewright.frontends.torch_live import match_symbols
 from placewright.frontends.torch_program import Node, Program, Ref, Value, Weight
 from placewright.text import shown
 
-_SCHEMA = 8
-_TENSORS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-_LARGEST_JSON_BYTES = 1 << 30
-_BITS = {
-    1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 16, 7: 32, 8: 64, 9: 32, 10: 64, 11: 128, 12: 8, 13: 16, 28: 16,
-    29: 8, 30: 8, 31: 8, 32: 8, 33: 8, 34: 32, 35: 64,
-}  # fmt: skip
+_LARGEST_JSON_BYTES = 128 << 20
+_MOST_ELEMENTS = 1 << 60
+_DEEPEST = 200  # levels of lists and objects; a graph within a graph takes eight
+_TOO_DEEP = "the program in this archive is nested too deeply"
 _INTEGERS = {1, 2, 3, 4, 5, 12, 28, 34, 35}
 _PLAIN = ("as_int", "as_ints", "as_float", "as_floats", "as_string", "as_strings", "as_bool", "as_bools")
+
+# What an archive may hold, under one folder of any name; a program is called {} in it.
+_ENTRIES = re.compile(
+    r"models/[\w-]+\.json|data/weights/(weight_\d+|[\w-]+_weights_config\.json|[\w-]+\.pt)|"
+    r"data/constants/(tensor_\d+|[\w-]+_constants_config\.json|[\w-]+\.pt)|data/sample_inputs/[\w-]+\.pt|"
+    r"archive_format|archive_version|byteorder|version|\.data/(version|serialization_id)|extra/.+",
+    re.ASCII,
+)
+# Before torch 2.7, without such a folder.
+_OLD_PROGRAM = "serialized_exported_program.json"
+_OLD_ENTRIES = re.compile(
+    rf"version|{re.escape(_OLD_PROGRAM)}|serialized_(state_dict|constants|example_inputs)\.(pt|json)|extra_files/.+"
+)
+
+
+class _Archive:
+    """The entries of an archive by their names below its folder, and the name of its one program."""
+
+    def __init__(self, data: Bytes, where: str) -> None:
+        self.where = where
+        self.entries = self._below_folder(read_entries(data, where))
+        self.is_old = _OLD_PROGRAM in self.entries
+        programs = [n for n in self.entries if n.startswith("models/") or n == _OLD_PROGRAM]
+        if len(programs) != 1:
+            raise InputError(
+                f"{where}: holds {len(programs)} exported programs, expected one (written by torch.export.save)"
+            )
+        self.program = programs[0]
+        self.name = self.program.removeprefix("models/").removesuffix(".json")
+        order = self.entries.get("byteorder")
+        if order is not None and bytes(order.data[:16]) != b"little":
+            raise InputError(f"{where}: was written on a machine of another byte order")
+
+    def _below_folder(self, entries: dict[str, Entry]) -> dict[str, Entry]:
+        form, found = _OLD_ENTRIES, entries
+        if _OLD_PROGRAM not in entries:
+            form = _ENTRIES
+            folders = {name.partition("/")[0] for name in entries}
+            if len(folders) != 1:
+                raise InputError(
+                    f"{self.where}: not a readable .pt2 archive: it has {len(folders)} folders, expected one"
+                )
+            found = {name.partition("/")[2]: entry for name, entry in entries.items()}
+        odd = next((name for name in found if form.fullmatch(name) is None), None)
+        if odd is not None:
+            raise InputError(f"{self.where}: holds '{shown(odd)}', which a plain exported program does not have")
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """The program, made anew out of what is known of it."""
+        entry = self.entries[self.program]
+        if entry.size > _LARGEST_JSON_BYTES:
+            raise InputError(f"{self.where}: its program has {entry.size} bytes, more than {_LARGEST_JSON_BYTES}")
+        if not entry.is_whole():
+            raise InputError(f"{self.where}: not a readable .pt2 archive: bad checksum of '{shown(self.program)}'")
+        try:
+            found = decoded(bytes(entry.data))
+        except Misfit as error:
+            raise InputError(f"{self.where}: the program in this archive {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"{self.where}: the program in this archive is not valid JSON: {shown(str(error), 80)}"
+            ) from error
+        self._check_schema(found)
+        try:
+            check_depth(found, _DEEPEST)
+            document: dict[str, Any] = PROGRAM(found)
+        except Misfit as misfit:
+            if misfit.what.startswith("calls "):
+                raise InputError(f"{self.where}: {misfit.what}") from misfit
+            raise InputError(f"{self.where}: the program in this archive is damaged ({misfit})") from misfit
+        except RecursionError as error:
+            raise InputError(f"{self.where}: {_TOO_DEEP}") from error
+        return document
+
+    def _check_schema(self, found: Any) -> None:
+        version = found.get("schema_version") if isinstance(found, dict) else None
+        major = version.get("major") if isinstance(version, dict) else None
+        if type(major) is not int or major == SCHEMA:  # what is no number is refused with the rest
+            return
+        told = major if abs(major) < 1 << 64 else "of more than 64 bits"
+        raise InputError(
+            f"{self.where}: holds a program of schema {told}, expected {SCHEMA}; export it again with a torch that "
+            "writes this schema, such as 2.13"
+        )
+
+    def tensors(self) -> tuple[dict[str, RawTensor], dict[str, RawTensor]]:
+        """Weights and constants by the paths of the module's attributes."""
+        from placewright.frontends.torch_tensors import raw_tensors
+
+        if self.is_old:
+            return self._saved("serialized_state_dict.pt"), self._saved("serialized_constants.pt")
+        found = []
+        for folder, kind in (("weights", "weight"), ("constants", "tensor")):
+            whole = f"data/{folder}/{self.name}.pt"  # torch 2.7
+            if whole in self.entries:
+                found.append(self._saved(whole))
+            else:
+                config = f"{self.name}_{folder}_config.json"
+                found.append(raw_tensors(self.entries, f"data/{folder}", kind, config, self.where))
+        return found[0], found[1]
+
+    def _saved(self, name: str) -> dict[str, RawTensor]:
+        saved = self._read_saved(name)
+        if not isinstance(saved, dict) or not all(isinstance(v, RawTensor) for v in saved.values()):
+            raise InputError(f"{self.where}: '{name}' is not a dict of tensors")
+        return saved
+
+    def _read_saved(self, name: str) -> Any:
+        if name not in self.entries:
+            raise InputError(f"{self.where}: lacks '{name}'")
+        return read_saved(self.entries[name].data, f"'{name}'", self.where)
+
+    def examples(self) -> Any:
+        """The inputs that the program was exported with, ``None`` if there are none."""
+        name = "serialized_example_inputs.pt" if self.is_old else f"data/sample_inputs/{self.name}.pt"
+        entry = self.entries.get(name)
+        if entry is None or not entry.size:
+            return None
+        saved = self._read_saved(name)
+        if not (isinstance(saved, tuple) and [type(part) for part in saved] == [tuple, dict]):
+            raise InputError(f"{self.where}: '{name}' is not a tuple of inputs and a dict of named ones")
+        return saved
 
 
 def read_archive(path: Path, shapes: Shapes, where: str) -> Program:
     """The plain form of an archive written by ``torch.export.save``."""
-    check_file(path)
-    document = _document(path, where)
+    return _plain_program(_Archive(OpenFile(path, where), where).document(), shapes, where)[0]
+
+
+def _plain_program(document: dict[str, Any], shapes: Shapes, where: str) -> tuple[Program, dict[str, int]]:
+    """The plain form of a program, and what its open sizes are if its inputs have these shapes."""
+    module = document["graph_module"]
     try:
-        version = document["schema_version"]
-        if version["major"] != _SCHEMA:
-            raise InputError(
-                f"{where}: holds a program of schema {version['major']}, expected {_SCHEMA}; export it again with "
-                "a torch that writes this schema, such as 2.13"
-            )
-        module = document["graph_module"]
-        return _Reader(module["graph"], shapes, where).program(module["signature"])
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        reader = _Reader(module["graph"], shapes, where)
+        return reader.program(module["signature"]), reader.symbols
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         what = f"{type(error).__name__} {shown(str(error), 60)}"
         raise InputError(f"{where}: the program in this archive is damaged ({what})") from error
 
 
-_RUNNABLE = ("torch.ops.", "_operator.", "math.", "torch.sym_")  # names that a program may call
+def load_program(path: Path, where: str, shapes: Shapes | None = None) -> Any:
+    """The archive as a live ``torch.export.ExportedProgram``, made of what was read here.
 
-
-def load_program(path: Path, where: str) -> Any:
-    """The archive as a live ``torch.export.ExportedProgram``, if loading and running it can execute nothing but ops.
-
-    torch is told to unpickle tensors only; objects of other sorts, sizes as expressions (which torch evaluates as
-    code) and calls of anything but ops are refused with :class:`InputError`.
+    Sizes that it leaves open become those of ``shapes``, else those of its example inputs. Raises :class:`InputError`
+    for anything but operators that torch has, on plain tensors. Containers of other classes than tuples, lists and
+    dicts are not made: outputs in them come back in plain ones.
     """
-    import torch
+    from placewright.frontends.torch_loader import exported_program
+    from placewright.frontends.torch_tensors import Tensors
 
-    document = _document(path, where)
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-    objects = [n for n in names if "/constants/" in f"/{n}" and not n.endswith(".json") and "/tensor_" not in n]
-    if objects:
-        raise InputError(f"{where}: holds an object that is no tensor ('{shown(objects[0])}'), which is not loaded")
-    for key, value in _entries(document):
-        if key == "expr_str":
-            raise InputError(f"{where}: has open sizes; to run it, export it with fixed shapes")
-        if key == "target" and isinstance(value, str) and not value.startswith(_RUNNABLE):
-            raise InputError(f"{where}: calls '{shown(value)}', which is no operator, and is not run")
-        if key == "target" and isinstance(value, str) and not _is_known(value):
-            raise InputError(
-                f"{where}: calls '{shown(value)}', an operator that torch does not know here, so it cannot be run; "
-                "export the model without custom operators"
-            )
-    before = os.environ.get(_TENSORS_ONLY)
-    os.environ[_TENSORS_ONLY] = "1"
+    archive = _Archive(OpenFile(path, where).in_memory(), where)
+    document = archive.document()
+    weights, constants = archive.tensors()
+    made = Tensors(where)
+    state = {name: made.tensor(raw, name) for name, raw in weights.items()}
+    lifted = {name: made.tensor(raw, name) for name, raw in constants.items()}
+    _, symbols = _plain_program(document, shapes or {}, where)  # which also says what does not fit together
+    examples = None if shapes else _live(archive.examples(), made)
     try:
-        return torch.export.load(path)
-    except Exception as error:
-        raise InputError(f"{where}: torch does not load it: {shown(str(error).splitlines()[0], 160)}") from error
-    finally:
-        if before is None:
-            del os.environ[_TENSORS_ONLY]
-        else:
-            os.environ[_TENSORS_ONLY] = before
+        return exported_program(document, state, lifted, examples, symbols, where)
+    except RecursionError as error:
+        raise InputError(f"{where}: {_TOO_DEEP}") from error
 
 
-def _is_known(target: str) -> bool:
-    """Whether torch has an operator; those of other packages are not imported for it."""
-    import torch
-
-    _, _, name = target.partition("torch.ops.")
-    if not name or name.startswith("higher_order."):
-        return True
-    found: Any = torch.ops
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found is not None
-
-
-def _entries(document: Any) -> Iterator[tuple[str, Any]]:
-    """All keys and values of a JSON document, however deep."""
-    todo = [document]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, dict):
-            yield from part.items()
-            todo += part.values()
-        elif isinstance(part, list):
-            todo += part
-
-
-def _document(path: Path, where: str) -> Any:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            models = [
-                info
-                for info in archive.infolist()
-                if (info.filename.endswith(".json") and "/models/" in f"/{info.filename}")
-                or info.filename.endswith("serialized_exported_program.json")
-            ]
-            if len(models) != 1:
-                raise InputError(
-                    f"{where}: holds {len(models)} exported programs, expected one (written by torch.export.save)"
-                )
-            if models[0].file_size > _LARGEST_JSON_BYTES:
-                raise InputError(f"{where}: its program has {models[0].file_size} bytes, more than a program can have")
-            return json.loads(archive.read(models[0]))
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise InputError(f"{where}: not a readable .pt2 archive: {shown(str(error), 100)}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: the program in this archive is not valid JSON: {shown(str(error), 80)}") from error
+def _live(value: Any, made: Any) -> Any:
+    """Raw tensors in tuples, lists and dicts as torch's."""
+    if isinstance(value, RawTensor):
+        return made.tensor(value, "example input")
+    if isinstance(value, (tuple, list)):
+        return type(value)(_live(item, made) for item in value)
+    return {key: _live(item, made) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 class _Reader:
@@ -159,6 +226,9 @@ class _Reader:
             sizes = [_open_size(d) for d in self.graph["tensor_values"][name]["sizes"]]
             self.symbols.update(match_symbols(name, sizes, shape, self.where))
         program = self.body(inputs)
+        missing = next((name for name in weights if name not in program.values), None)
+        if missing is not None:
+            raise KeyError(missing)
         program.weights = weights
         for spec in signature["output_specs"]:
             if "buffer_mutation" in spec:
@@ -206,8 +276,10 @@ class _Reader:
         return None
 
     def value(self, meta: dict[str, Any]) -> Value:
-        is_integer = meta["dtype"] in _INTEGERS
-        return Value(tuple(self.size(d) for d in meta["sizes"]), _BITS[meta["dtype"]], is_integer)
+        shape = tuple(self.size(d) for d in meta["sizes"])
+        if any(n < 0 for n in shape) or math.prod(shape) >= _MOST_ELEMENTS:
+            raise ValueError("a tensor of impossible sizes")
+        return Value(shape, BITS[meta["dtype"]], meta["dtype"] in _INTEGERS)
 
     def size(self, dimension: dict[str, Any]) -> int:
         """A size; an open one follows the given shapes, else the example inputs of the export, else counts as 1."""

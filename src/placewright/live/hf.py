@@ -17,10 +17,9 @@ import torch
 
 from placewright.errors import InputError, suggestion
 from placewright.extras import require
-from placewright.files import read_json
 from placewright.forked import Exclusive
 from placewright.frontends.base import one_line
-from placewright.live import METADATA
+from placewright.live import METADATA, checkpoint_config
 from placewright.live.analyse import analyse
 from placewright.live.fit import callers_device, on_meta, weights_dtype, with_streaming
 from placewright.live.live_problem import live_problem
@@ -84,22 +83,22 @@ def modelled_problem(
 
 def empty_model(folder: str | Path) -> Any:
     """The model of a checkpoint folder in its own type: parameters on ``meta``, buffers real."""
+    checkpoint_config.check_config(folder)
     require("transformers")
     import transformers
 
     path = Path(folder)
     if not (path / "config.json").is_file():
         raise InputError(f"{shown(str(folder), 200)}: no config.json there; expected the folder of a checkpoint")
-    read_json(path / "config.json")
     try:
-        config = transformers.AutoConfig.from_pretrained(str(path), local_files_only=True)
+        config = transformers.AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
     except Exception as error:
         raise InputError(f"{shown(str(folder), 200)}: {one_line(error)}") from error
     names = getattr(config, "architectures", None) or []
-    make = getattr(transformers, names[0], None) if names else None
+    make = checkpoint_config.model_class(names)
     dtype = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or torch.float32
-    if isinstance(dtype, str):
-        dtype = getattr(torch, dtype, torch.float32)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        dtype = torch.float32
     with _building:
         old = torch.get_default_dtype()
         torch.set_default_dtype(dtype)

@@ -99,7 +99,7 @@ def _exported_source(path: str, shapes: Mapping[str, tuple[int, ...]]) -> Source
     from placewright.frontends.torch_archive import load_program
 
     graph = read_model(path, shapes)
-    program = load_program(Path(path), shown(path, 200))
+    program = load_program(Path(path), shown(path, 200), shapes)
     return Source(graph, "torch", lambda kind: ExportedRunner(program, graph, kind))
 
 
