@@ -117,7 +117,8 @@ def _origin(
 def _checkpoint(model: str, cluster: Any, profile: Any, shapes: Mapping[str, Any], training: bool) -> Problem:
     """A checkpoint folder: its blocks over the devices that its options name."""
     require("torch", "hf")
-    from placewright.live.hf import problem_of
+    require("transformers")
+    from placewright.live.hf_door import problem_of
 
     if cluster is not None or profile is not None or shapes or training:
         raise InputError("hf: takes its own options: --phase, --tokens and --memory; no cluster, profile or shapes")

@@ -47,7 +47,7 @@ from typing import Any, cast, get_args
 
 from placewright.cluster import Cluster, Device, DeviceKind, Efficiency, InstructionSet, Link, Precision, equal_devices
 from placewright.costs.cores import CORES_PREFIX, cores_cluster
-from placewright.documents import check_version, kind_text
+from placewright.documents import check_version, kind_text, value_text
 from placewright.errors import InputError, suggestion
 from placewright.files import read_text
 from placewright.op_classes import OP_CLASSES
@@ -149,7 +149,7 @@ def _devices(entry: dict[str, Any], where: str) -> tuple[DeviceKind, list[Device
 def _efficiency(entry: dict[str, Any], where: str) -> dict[str, Efficiency]:
     table = entry.get("efficiency", {})
     if not isinstance(table, dict):
-        raise InputError(f"{where}: 'efficiency' is {kind_text(table)}, expected a table [device.efficiency]")
+        raise InputError(f"{where}: 'efficiency' is '{value_text(table)}', expected a table [device.efficiency]")
     known = [*(c for c in OP_CLASSES if c != "free"), "default"]
     found: dict[str, Efficiency] = {}
     for name, value in table.items():
@@ -166,7 +166,7 @@ def _fraction(rates: dict[str, Any], field: str, where: str) -> float:
     value = rates.get(field, 1.0)
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
         raise InputError(
-            f"{where}: '{field}' is {kind_text(value)}, expected a fraction of the peak, above 0 and at most 1"
+            f"{where}: '{field}' is {value_text(value)}, expected a fraction of the peak, above 0 and at most 1"
         )
     return float(value)
 
@@ -177,7 +177,7 @@ def _patterns(entry: dict[str, Any], field: str, where: str, default: tuple[str,
         return default
     if not isinstance(value, list) or not all(isinstance(p, str) and p for p in value):
         raise InputError(
-            f"{where}: '{field}' is {kind_text(value)}, expected a list of op classes or op types, "
+            f"{where}: '{field}' is {value_text(value)}, expected a list of op classes or op types, "
             'for example ["embedding", "TopK*"]'
         )
     return tuple(value)
@@ -187,7 +187,7 @@ def _runtime_device(entry: dict[str, Any], where: str) -> str:
     value = entry.get("runtime_device", "")
     if not isinstance(value, str):
         raise InputError(
-            f'{where}: \'runtime_device\' is {kind_text(value)}, expected a name such as "GPU.1" or "cuda:0"'
+            f'{where}: \'runtime_device\' is {value_text(value)}, expected a name such as "GPU.1" or "cuda:0"'
         )
     return value
 
@@ -195,14 +195,14 @@ def _runtime_device(entry: dict[str, Any], where: str) -> str:
 def _precision(entry: dict[str, Any], where: str) -> Precision:
     value = entry.get("precision", "")
     if value not in get_args(Precision) or (value == "" and "precision" in entry):
-        raise InputError(f"{where}: 'precision' is {kind_text(value)}, expected f32, bf16 or f16")
+        raise InputError(f"{where}: 'precision' is '{value_text(value)}', expected f32, bf16 or f16")
     return cast(Precision, value)
 
 
 def _instruction_set(entry: dict[str, Any], where: str) -> InstructionSet:
     value, known = entry.get("instruction_set", ""), [k for k in get_args(InstructionSet) if k]
     if "instruction_set" in entry and value not in known:
-        raise InputError(f"{where}: 'instruction_set' is {kind_text(value)}, expected one of {', '.join(known)}")
+        raise InputError(f"{where}: 'instruction_set' is '{value_text(value)}', expected one of {', '.join(known)}")
     return cast(InstructionSet, value)
 
 
@@ -213,7 +213,7 @@ def _add_links(
     only_known(entry, _LINK_FIELDS, where)
     busy = entry.get("busy", "both")
     if busy not in ("both", "sender", "receiver", "none"):
-        raise InputError(f"{where}: 'busy' is {kind_text(busy)}, expected both, sender, receiver or none")
+        raise InputError(f"{where}: 'busy' is '{value_text(busy)}', expected both, sender, receiver or none")
     bandwidth = quantity(entry, "bandwidth", "bytes/s", where, None)
     link = Link(
         f"{entry.get('from')} - {entry.get('to')}", bandwidth, quantity(entry, "latency", "seconds", where, 0.0), busy
@@ -258,5 +258,5 @@ def parse_bytes(value: float | str, where: str) -> float:
 def _flag(entry: dict[str, Any], field: str, where: str) -> bool:
     value = entry.get(field, False)
     if not isinstance(value, bool):
-        raise InputError(f"{where}: '{field}' is {kind_text(value)}, expected true or false")
+        raise InputError(f"{where}: '{field}' is '{value_text(value)}', expected true or false")
     return value

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from placewright.cluster import Cluster
-from placewright.documents import check_version, kind_text
+from placewright.documents import check_version, value_text
 from placewright.errors import InputError, suggestion
 from placewright.files import read_text
 from placewright.problem import Problem, Rule
@@ -140,12 +140,12 @@ def _rule(
     on = f", device = '{shown(device)}'" if device else ""
     if names is not None:
         if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
-            raise InputError(f"{where}: 'names' is {kind_text(names)}, expected a list of op names")
+            raise InputError(f"{where}: 'names' is {value_text(names)}, expected a list of op names")
         pattern = f"^(?:{'|'.join(re.escape(n) for n in names)})$"
         listed = ", ".join(f"'{shown(n, 40)}'" for n in names[:3]) + (", …" if len(names) > 3 else "")
         return Rule(action, pattern, device, f"{where}: names = [{listed}]{on}"), tuple(names)
     if not isinstance(ops, str) or not ops:
-        raise InputError(f"{where}: 'ops' is {kind_text(ops)}, expected a regular expression")
+        raise InputError(f"{where}: 'ops' is {value_text(ops)}, expected a regular expression")
     return Rule(action, ops, device, f"{where}: ops = '{shown(ops)}'{on}"), ()
 
 

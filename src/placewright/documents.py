@@ -168,6 +168,18 @@ def finite(value: Any) -> float | None:
         return None
 
 
+def value_text(value: Any) -> str:
+    """What a document holds in some place, as it is, up to 40 characters of one line.
+
+    >>> value_text([1, 2]), value_text(10**5000)
+    ('[1, 2]', 'a huge number')
+    """
+    try:
+        return shown(str(value), 40)
+    except ValueError:  # an integer of thousands of digits
+        return "a huge number"
+
+
 def kind_text(value: Any) -> str:
     """What a document holds in some place, for messages: short, on one line, whatever it is.
 
@@ -178,8 +190,4 @@ def kind_text(value: Any) -> str:
         return "an object" if isinstance(value, dict) else "a list"
     if value is None:
         return "null"
-    try:
-        text = str(value)
-    except ValueError:  # an integer of thousands of digits
-        return "a huge number"
-    return f"'{shown(text, 40)}'" if isinstance(value, str) else shown(text, 40)
+    return f"'{value_text(value)}'" if isinstance(value, str) else value_text(value)

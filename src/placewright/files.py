@@ -26,11 +26,9 @@ def read_text(path: str | Path, most_bytes: int = LARGEST_BYTES) -> str:
             raise InputError(f"{where}: is a directory, expected a file")
         if os.path.exists(path) and not os.path.isfile(path):
             raise InputError(f"{where}: is not a regular file")
-        with Path(path).open("rb") as stream:
-            content = stream.read(most_bytes + 1)
-        if len(content) > most_bytes:
+        if os.path.exists(path) and os.path.getsize(path) > most_bytes:
             raise InputError(f"{where}: is larger than {bytes_text(most_bytes)}, the most that is read of such a file")
-        return content.decode("utf-8")
+        return Path(path).read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: is not UTF-8 text (byte {error.start})") from error
     except (OSError, ValueError) as error:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.budget import OPTIMAL_GAP
-from placewright.documents import Fields, check_version, finite, kind_text
+from placewright.documents import Fields, check_version, finite, value_text
 from placewright.errors import InputError, suggestion
 from placewright.files import read_json, write_whole
 from placewright.graph import FloatArray
@@ -296,9 +296,9 @@ def match_placement(document: Any, problem: Problem, where: str) -> Placement:
     device = np.zeros(problem.n_ops, dtype=np.int32)
     for name, where_to in assignment.items():
         if not isinstance(where_to, str) or where_to not in devices:
-            wanted = where_to if isinstance(where_to, str) else kind_text(where_to)
+            wanted = value_text(where_to)
             raise InputError(
-                f"{where}: 'assignment' puts '{shown(name)}' on '{shown(wanted, 40)}', which is not a device of the "
+                f"{where}: 'assignment' puts '{shown(name)}' on '{wanted}', which is not a device of the "
                 f"problem; {suggestion(wanted, devices)}"
             )
         device[names[name]] = devices[where_to]
@@ -319,7 +319,7 @@ def _read_priority(document: dict[str, Any], problem: Problem, where: str) -> Fl
     numbers = [finite(value) for value in values]
     for name, value, number in zip(problem.graph.op_names, values, numbers, strict=True):
         if number is None:
-            raise InputError(f"{where}: 'priority' of '{shown(name)}' is {kind_text(value)}, expected a finite number")
+            raise InputError(f"{where}: 'priority' of '{shown(name)}' is {value_text(value)}, expected a finite number")
     return np.array(numbers, dtype=np.float64)
 
 

@@ -54,7 +54,7 @@ def read_profile(path: str | Path) -> Profile:
     """Read what :func:`write_profile` wrote."""
     with reading(path, "a profile") as where:
         document = read_json(path)
-        if not isinstance(document, dict) or not isinstance(document.get("format"), str):
+        if not isinstance(document, dict) or not str(document.get("format")).startswith("placewright-profile/"):
             raise InputError(f'{where}: not a profile: expected "format": "{FORMAT}"')
         check_version(document["format"], "profile", VERSION, where)
         try:

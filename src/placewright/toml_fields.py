@@ -7,7 +7,7 @@ import re
 import tomllib
 from typing import Any, cast
 
-from placewright.documents import kind_text, not_too_deep
+from placewright.documents import not_too_deep, value_text
 from placewright.errors import InputError, suggestion
 from placewright.text import shown
 
@@ -48,7 +48,7 @@ def whole_number(entry: dict[str, Any], field: str, where: str, default: int, le
     """A whole number within limits."""
     value = entry.get(field, default)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InputError(f"{where}: '{field}' is {kind_text(value)}, expected a whole number from {least} to {most}")
+        raise InputError(f"{where}: '{field}' is {value_text(value)}, expected a whole number from {least} to {most}")
     return value
 
 
@@ -67,6 +67,6 @@ def quantity(entry: dict[str, Any], field: str, unit: str, where: str, default: 
             raise ValueError(value)
     except ValueError:
         example = {"bytes": "16GiB", "bytes/s": "12GB/s", "seconds": "10us", "flops": "9.3e12"}[unit]
-        found = "missing" if value is None else kind_text(value)
+        found = "missing" if value is None else f"'{value_text(value)}'"
         raise InputError(f"{where}: '{field}' is {found}, expected {unit}, for example \"{example}\"") from None
     return number

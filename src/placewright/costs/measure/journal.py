@@ -99,11 +99,13 @@ def _lines(path: Path, settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _damaged(where: str) -> InputError:
-    return InputError(f"{where}: is damaged: delete it, or leave out --resume")
+    return InputError(f"{where}: what an earlier run left is damaged: delete it, or leave out --resume")
 
 
 def _is_finding(key: str, value: Any) -> bool:
     """Whether a line may be what :mod:`campaign` writes under a key of that kind."""
+    if not key.startswith(("passes ", "curve ", "setting ")):
+        return True
     if not isinstance(value, list):
         return False
     if key.startswith("passes "):
@@ -113,9 +115,7 @@ def _is_finding(key: str, value: Any) -> bool:
         return (
             len(value) == 4 and all(isinstance(w, str) for w in ways) and all(x is not None and x >= 0 for x in figures)
         )
-    if key.startswith("setting "):
-        return len(value) == 2 and _is_setting(value[0]) and _are_groups(value[1])
-    return True
+    return len(value) == 2 and _is_setting(value[0]) and _are_groups(value[1])
 
 
 def _is_setting(value: Any) -> bool:
