@@ -455,3 +455,62 @@ def test_policy_headers(tmp_path: Path) -> None:
     for content in (b"", struct.pack("<Q", 2**60), struct.pack("<Q", 4) + b"[1,]", struct.pack("<Q", 2) + b"{}"):
         file.write_bytes(content)
         refused(lambda: load_policy(file, "hsdag"), "policy.safetensors")
+
+
+def stored_paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place inside a checkpoint's state."""
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(p for key, part in entries for p in stored_paths(part, (*path, key)))]
+
+
+def replaced(value: Any, path: tuple[Any, ...], change: Any) -> Any:
+    if not path:
+        return change(value)
+    parts = dict(value) if isinstance(value, dict) else list(value)
+    if change is None and len(path) == 1:
+        del parts[path[0]]
+    else:
+        parts[path[0]] = replaced(parts[path[0]], path[1:], change)
+    return parts
+
+
+def school(placer: str) -> Any:
+    pytest.importorskip("torch")
+    from placewright.placers.learned.schooling import new_school
+
+    return new_school(placer, [load("zoo:chain?ops=6", cluster="p100x2")], 200, 1)
+
+
+@pytest.mark.parametrize("placer", ["hsdag", "gdp"])
+def test_checkpoints(placer: str, tmp_path: Path) -> None:
+    """Every part of a checkpoint taken out or replaced: refused, or as good as it was for the next step."""
+    torch = pytest.importorskip("torch")
+    from placewright.placers.learned.schooling import checkpoint_of
+
+    began = school(placer)
+    for _ in range(4):
+        began.step()
+    checkpoint = checkpoint_of(began, tmp_path / "policy")
+    checkpoint.save(began, now=True)
+    whole = torch.load(checkpoint.path, weights_only=True)
+    learner = school(placer)
+    assert checkpoint.load(learner)
+
+    def larger(value: Any) -> Any:
+        return value + 1000 if isinstance(value, torch.Tensor) and not value.is_floating_point() else [[]]
+
+    def message(path: tuple[Any, ...], change: Any) -> str:
+        torch.save({**whole, "state": replaced(whole["state"], path, change)}, checkpoint.path)
+        try:
+            checkpoint.load(learner)
+        except InputError as error:
+            return str(error)
+        learner.step()
+        return ""
+
+    paths = [path for path in stored_paths(whole["state"]) if path and path[-2:-1] != ("policy",)]
+    changes = [None, lambda value: True, larger]
+    tried = [message(path, changes[i % 3]) for i, path in enumerate(paths[i] for i in range(0, len(paths), 4))]
+    told = [text for text in tried if text]
+    assert all("policy.checkpoint" in text and text.isprintable() for text in told)
+    assert len(told) > 0.7 * len(tried)
