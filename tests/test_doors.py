@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from placewright import load, place
+from placewright import build_graph, load, place
 from placewright.apart import Apart, Ended
 from placewright.cluster_file import load_cluster
 from placewright.constraints import read_constraints
@@ -25,6 +25,7 @@ from placewright.execute.memo import Measurement, Memo
 from placewright.files import read_json
 from placewright.frontends.registry import read_model
 from placewright.placement import read_placement
+from placewright.problem import Rule
 from placewright.reading import reading
 from placewright.saved import open_placement
 
@@ -164,8 +165,8 @@ def saved(tmp_path: Path) -> tuple[Any, Path, dict[str, Any]]:
         (("execution",), [[]]),
         (("execution",), "a\nb"),
         (("objective",), {}),
-        (("priority",), {"matmul_0": 10**400}),
-        (("assignment", "matmul_0"), [[]]),
+        (("priority",), {"softmax_0": 10**400, "relu_1": 1, "add_2": 2}),
+        (("assignment", "softmax_0"), [[]]),
         (("problem", "options", "max_segments"), 2**63),
         (("problem", "options", "max_segments"), 2**62),
         (("problem", "options", "max_segments"), 0),
@@ -179,6 +180,7 @@ def saved(tmp_path: Path) -> tuple[Any, Path, dict[str, Any]]:
         (("problem", "cluster"), "nowhere"),
         (("problem", "shapes"), {"x": [10**400]}),
         (("placer",), {}),
+        (("measured",), {"runtime": "torch"}),
     ],
 )
 def test_placements(where: tuple[str, ...], value: Any, saved: tuple[Any, Path, dict[str, Any]]) -> None:
@@ -191,6 +193,23 @@ def test_placements(where: tuple[str, ...], value: Any, saved: tuple[Any, Path, 
     refused(lambda: open_placement(file), "p.json")
     if where[0] in ("priority", "assignment", "placer"):
         refused(lambda: read_placement(file, problem), "p.json")
+
+
+@pytest.mark.parametrize("pattern", ["(x+x+)+y", "(x|xx)*y", "x*x*x*x*x*x*y", r"(.*)*\\1y"])
+def test_patterns_that_take_for_ever(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("placewright.patterns.LIMIT_S", 1.0)
+    graph, _ = build_graph("names", ["x" * 2000, "b"], [(0, 4.0, [1])])
+    problem = load(graph, cluster="p100x2")
+    (tmp_path / "wishes.toml").write_text(f'[[pin]]\nops = "{pattern}"\ndevice = "cpu0"')
+    wished = read_constraints(tmp_path / "wishes.toml").applied(problem)
+    assert "too hard" in refused(lambda: wished.allowed, "wishes.toml")
+
+
+def test_patterns_inside_patterns_are_found(saved: tuple[Any, Path, dict[str, Any]]) -> None:
+    problem, _, _ = saved
+    for pattern in (r"^(\w+_)*\d$", "(s|r)+"):
+        wished = problem.with_options(rules=(Rule("pin", pattern, "cpu0"),))
+        assert (~wished.allowed).any()
 
 
 @pytest.mark.parametrize("value", [10**400, "x", None, -1.0, [], True])

@@ -14,7 +14,7 @@ from placewright.api import load
 from placewright.budget import OPTIMAL_GAP
 from placewright.cluster_file import preset_names
 from placewright.constraints import Constraints, Margin, read_constraints
-from placewright.documents import Fields, check_version, finite
+from placewright.documents import Fields, check_version, finite, kind_text
 from placewright.errors import InputError
 from placewright.files import read_json
 from placewright.frontends.registry import find_frontend
@@ -81,7 +81,7 @@ def _opened(path: str | Path, where: str, given: Mapping[str, Any]) -> Placement
         problem = load(**arguments)
     except TypeError as error:
         raise InputError(f"{where}: 'problem' cannot be used: {shown(str(error), 200)}") from error
-    return _with_history(match_placement(document, problem, where), document, is_as_saved)
+    return _with_history(match_placement(document, problem, where), document, is_as_saved, where)
 
 
 def _arguments(document: Any, where: str) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _read_rules(options: Fields) -> list[Rule]:
     return rules
 
 
-def _with_history(placement: Placement, document: Mapping[str, Any], is_as_saved: bool) -> Placement:
+def _with_history(placement: Placement, document: Mapping[str, Any], is_as_saved: bool, where: str) -> Placement:
     """Take over what only the maker of the file could know, unless the costs have changed since.
 
     Its bound holds for the problem of the file only: under other rules there may be something better.
@@ -200,6 +200,10 @@ def _with_history(placement: Placement, document: Mapping[str, Any], is_as_saved
         return placement
     proven = max(placement.bound, min(bound or 0.0, placement.value))
     measured = document.get("measured")
+    if isinstance(measured, dict) and not (finite(measured.get("measured_s")) or 0.0) > 0:
+        raise InputError(
+            f"{where}: measured: 'measured_s' is {kind_text(measured.get('measured_s'))}, expected seconds"
+        )
     return replace(
         placement,
         status="optimal" if proven >= placement.value * (1 - OPTIMAL_GAP) else placement.status,
