@@ -67,6 +67,8 @@ def work(reader: str, first: int, count: int, folder: Path) -> None:
             sys.settrace(lambda frame, event, arg: _trace(frame, module_files, reached))
         outcome, site = _outcome(chosen, file)
         sys.settrace(None)
+        if outcome == "finding":  # the next input takes the file's place
+            file = Path(shutil.copy(file, folder / f"found-{number}{file.suffix}"))
         line = {"number": number, "outcome": outcome, "site": site, "raw": is_raw, "file": str(file)}
         if len(reached) > before:
             line["reached"] = sorted(reached)

@@ -381,7 +381,7 @@ HF = {
 }
 HF_CHANGES: list[dict[str, Any]] = [
     {"num_hidden_layers": 2147483648},
-    {"num_hidden_layers": 1025},
+    {"num_hidden_layers": 257},
     {"num_local_experts": 1024, "num_hidden_layers": 100},
     {"architectures": -1},
     {"architectures": [["x"]]},

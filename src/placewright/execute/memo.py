@@ -71,9 +71,20 @@ class Memo:
 
     def __init__(self, path: str | Path, context: str) -> None:
         self._context, self._path, self._ends_s = context, path, math.inf
-        with self._asking() as where:
+        with reading(path, "a file of measurements") as where:
             try:
                 self._database = sqlite3.connect(path, timeout=30.0, isolation_level=None)
+            except sqlite3.Error as error:
+                raise InputError(f"{where}: not a file of measurements: {shown(str(error))}") from error
+        try:
+            self._open()
+        except BaseException:
+            self._database.close()  # else its locks stay as long as the error does
+            raise
+
+    def _open(self) -> None:
+        with self._asking() as where:
+            try:
                 self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_BYTES)
                 self._database.set_progress_handler(lambda: time.monotonic() > self._ends_s, _STEPS_BETWEEN_LOOKS)
                 version = int(self._database.execute("pragma user_version").fetchone()[0])

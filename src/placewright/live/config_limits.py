@@ -13,7 +13,7 @@ from placewright.text import shown
 
 # Every layer and expert becomes a module, every head a row; names as transformers' configurations have them.
 _LIMITS = (
-    (re.compile(r"(^|_)(n_|num_)?(hidden_|encoder_|decoder_|block_)?layers?$|n_layer|num_blocks|depths?$"), 1024),
+    (re.compile(r"(^|_)(n_|num_)?(hidden_|encoder_|decoder_|block_)?layers?$|n_layer|num_blocks|depths?$"), 256),
     (re.compile(r"experts?(_|$)"), 4096),
     (re.compile(r"heads?(_|$)"), 65536),
     (re.compile(r"max_position_embeddings|n_positions|n_ctx|max_seq|_length$"), 2**27),

@@ -38,7 +38,7 @@ class HsdagPlacer(LearnedPlacer):
     ) -> None:  # fmt: skip
         from placewright.placers.learned.hsdag_settings import settings_for
 
-        super().__init__(rewards)
+        super().__init__(rewards, policy)
         self.settings = settings_for(variant, **options)
         self._policy_file = policy
 

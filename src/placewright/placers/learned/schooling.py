@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -163,9 +164,9 @@ def train(
     had never stopped.
     """
     checkpoint = checkpoint_of(school, output)
-    if resume:
-        checkpoint.load(school)
-    with one_thread():
+    is_resumed = resume and checkpoint.load(school)
+    # Numbers out of a file may be well formed and still lead to none.
+    with one_thread(), reading(checkpoint.path, "a checkpoint") if is_resumed else nullcontext():
         while not budget.expired():
             began = time.monotonic()
             lesson = school.step()

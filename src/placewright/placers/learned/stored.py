@@ -19,6 +19,7 @@ from placewright.graph import FloatArray, IntArray
 from placewright.text import shown, shown_list
 
 _MOST = 2**53  # of anything that is counted
+_LARGEST_WEIGHT = 1e6
 
 
 class Stored:
@@ -119,7 +120,11 @@ def check_weights(weights: Any, expected: dict[str, Tensor], where: str) -> None
         what = f"lacks {shown_list(missing, 3)}" if missing else f"has {shown_list(more, 3)}, which the network lacks"
         raise InputError(f"{where}: {what}")
     for name, own in expected.items():
-        tensor(weights[name], f"{where}: '{shown(name)}'", own.dtype, tuple(own.shape))
+        found = tensor(weights[name], f"{where}: '{shown(name)}'", own.dtype, tuple(own.shape))
+        if found.numel() and float(found.abs().max()) > _LARGEST_WEIGHT:
+            raise InputError(
+                f"{where}: '{shown(name)}' holds numbers beyond {_LARGEST_WEIGHT:g}, which no training leaves"
+            )
 
 
 def restore_weights(network: nn.Module, weights: Any, where: str) -> None:
