@@ -254,6 +254,33 @@ def read_graph(file: Path) -> None:
     read_model(file)
 
 
+def read_onnx(file: Path) -> None:
+    """With one process for shape inference, not one for each file, until it is ended."""
+    from placewright.apart import Apart, Ended
+    from placewright.frontends import onnx_shapes
+
+    class Kept(Apart):
+        def ask(self, question: bytes, limit_s: float) -> Any:
+            try:
+                return super().ask(question, limit_s)
+            except Ended:
+                _KEPT_PROCESS.clear()
+                super().close()
+                raise
+
+        def close(self) -> None:
+            pass
+
+    def kept_process(script: Path) -> Apart:
+        if not _KEPT_PROCESS:
+            _KEPT_PROCESS.append(Kept(script))
+        return _KEPT_PROCESS[0]
+
+    onnx_shapes.Apart = kept_process  # type: ignore[assignment, misc]
+    read_graph(file)
+
+
+_KEPT_PROCESS: list[Any] = []
 HF_SMALL = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 64}
 HF_CONFIGS: list[dict[str, Any]] = [
     {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "intermediate_size": 64, "num_key_value_heads": 2,
@@ -367,7 +394,7 @@ READERS: dict[str, Reader] = {
     "run": Reader("json", runs, read_run, (*_DOCUMENTS, "cli.report")),
     "memo": Reader("sqlite", memos, read_memo, (*_DOCUMENTS, "execute.memo")),
     "journal": Reader("lines", journals, read_journal, (*_DOCUMENTS, "costs.measure.journal")),
-    "onnx": Reader("onnx", onnx_models, read_graph, _ONNX, slowness=5),
+    "onnx": Reader("onnx", onnx_models, read_onnx, _ONNX),
     "ir": Reader("xml", ir_models, read_graph, ("frontends.openvino", "frontends.openvino_ops")),
     "pt2": Reader("zip", torch_models, read_graph, ("frontends.torch_archive", "frontends.torch_program")),
     "hf": Reader(

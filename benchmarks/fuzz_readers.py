@@ -68,7 +68,8 @@ def work(reader: str, first: int, count: int, folder: Path) -> None:
         outcome, site = _outcome(chosen, file)
         sys.settrace(None)
         if outcome == "finding":  # the next input takes the file's place
-            file = Path(shutil.copy(file, folder / f"found-{number}{file.suffix}"))
+            file = folder / f"found-{number}{file.suffix}"
+            file.write_bytes(content)
         line = {"number": number, "outcome": outcome, "site": site, "raw": is_raw, "file": str(file)}
         if len(reached) > before:
             line["reached"] = sorted(reached)
