@@ -12,6 +12,7 @@ from placewright.execute.onnxruntime import node_names, whole_placement
 from placewright.export.base import Exported, devices_of, model_of, refuse_overwriting, whole
 from placewright.frontends.onnx import inlined
 from placewright.placement import Placement
+from placewright.reading import reading
 from placewright.text import shown
 
 CONFIGURATION = "placewright"
@@ -35,7 +36,8 @@ def annotated_bytes(placement: Placement, output: Path) -> bytes:
         import onnx_ir
     except ImportError as error:
         raise MissingExtraError("onnx_ir", "onnx") from error
-    model = inlined(onnx_ir.load(name))
+    with reading(name, "a model"):
+        model = inlined(onnx_ir.load(name))
     _check_weights(onnx_ir, model, Path(name), output)
     _annotate(onnx_ir, model, placement)
     return bytes(onnx_ir.to_proto(model).SerializeToString())
