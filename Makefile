@@ -8,7 +8,8 @@ HOURS := 2
 OWN_VERSION = $(shell $(PYTHON) -c "import sys; print('%d.%d' % sys.version_info[:2])")
 WITHOUT_TORCH = build/without-torch-$(OWN_VERSION)
 
-.PHONY: demo test check flavours random nightly test-without-torch bench clean
+SECONDS := 600
+.PHONY: demo test check flavours random fuzz nightly test-without-torch bench clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/python examples/demo.py
@@ -28,7 +29,11 @@ flavours: $(VENV)/installed-all
 random: $(VENV)/installed-all
 	$(BIN)/python tests/parts.py "random problems"
 
-# `make nightly HOURS=8`: the flavours, then other random problems; goes on where the last run stopped.
+# `make fuzz SECONDS=3600`: changed files through all readers; goes on where the last run stopped, findings in build/fuzz.
+fuzz: $(VENV)/installed-all
+	$(BIN)/python benchmarks/fuzz_readers.py --seconds $(SECONDS) --state build/fuzz
+
+# `make nightly HOURS=8`: the flavours, then other random problems and changed files in turn; goes on where the last run stopped.
 nightly: $(VENV)/installed-all
 	$(BIN)/python tests/nightly.py $(HOURS)
 

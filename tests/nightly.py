@@ -1,7 +1,8 @@
-"""What takes long, for so many hours: all flavours of installs, then random problems that nobody has drawn before.
+"""What takes long, for so many hours: all flavours of installs, then new random problems and changed files.
 
 ``python tests/nightly.py HOURS`` goes on where the last run stopped: the flavours that this wheel was tried with are
-not tried again, and the numbers of random problems go on (``build/nightly.json``). A lot that has begun is finished.
+not tried again, and the numbers of random problems (``build/nightly.json``) and of changed files (``build/fuzz``) go
+on. A lot that has begun is finished.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from parts import PYTHON, ROOT, run_part, times
 STATE = ROOT / "build" / "nightly.json"
 FIRST_PROBLEM = 1_000  # below: the problems of make test
 LOT = 200  # random problems in one go
+FUZZ_S = 600  # seconds of changed files after each
 
 
 def next_problem(state: Path) -> int:
@@ -36,6 +38,9 @@ def main(hours: float) -> int:
             command = (PYTHON, "benchmarks/random_problems.py", "--problems", str(LOT), "--first", str(first))
             results[f"problems {first:,}"] = run_part(command)
             STATE.write_text(json.dumps({"next_problem": first + LOT}))
+            seconds = min(FUZZ_S, max(60.0, ends_s - time.monotonic()))
+            fuzz = (PYTHON, "benchmarks/fuzz_readers.py", "--seconds", f"{seconds:.0f}", "--state", "build/fuzz")
+            results[f"files after {first:,}"] = run_part(fuzz)
     except KeyboardInterrupt:
         print("stopped; the next run goes on from here")
     print(times(results, list(results)))

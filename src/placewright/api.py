@@ -23,6 +23,7 @@ from placewright.placers.registry import get_placer
 from placewright.problem import Problem, build_problem
 from placewright.profile import Profile
 from placewright.profile_file import find_profile
+from placewright.reading import reading
 from placewright.text import shown
 from placewright.zoo import zoo_graph
 
@@ -116,7 +117,8 @@ def _origin(
 def _checkpoint(model: str, cluster: Any, profile: Any, shapes: Mapping[str, Any], training: bool) -> Problem:
     """A checkpoint folder: its blocks over the devices that its options name."""
     require("torch", "hf")
-    from placewright.live.hf import problem_of
+    require("transformers")
+    from placewright.live.hf_door import problem_of
 
     if cluster is not None or profile is not None or shapes or training:
         raise InputError("hf: takes its own options: --phase, --tokens and --memory; no cluster, profile or shapes")
@@ -129,9 +131,10 @@ def _published(path: str, has_cluster: bool) -> Problem:
         known = ", ".join([".json", *model_suffixes()])
         suffix = shown(Path(path).suffix)
         raise InputError(f"{where}: files of type '{suffix}' are not models; expected one of {known}, or zoo:NAME")
-    document = read_json(path)
-    if not is_workload(document):
-        raise InputError(f"{where}: not a published problem: expected an object with 'nodes' and 'edges'")
-    if has_cluster:
-        raise InputError(f"{where}: holds its own devices and costs; --cluster and --profile do not apply to it")
-    return workload_problem(document, where)
+    with reading(path, "a published problem"):
+        document = read_json(path)
+        if not is_workload(document):
+            raise InputError(f"{where}: not a published problem: expected an object with 'nodes' and 'edges'")
+        if has_cluster:
+            raise InputError(f"{where}: holds its own devices and costs; --cluster and --profile do not apply to it")
+        return workload_problem(document, where)

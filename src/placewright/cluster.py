@@ -183,21 +183,23 @@ class Cluster:
         direct_links = self.direct or {}
         direct = np.full((n, n), -1, dtype=np.int32)
         to_host, from_host = np.full(n, -1, dtype=np.int32), np.full(n, -1, dtype=np.int32)
-        for i, a in enumerate(self.devices):
-            to_host[i] = class_of(None if host[i] else self.to_host.get(a.name))
-            from_host[i] = class_of(None if host[i] else self.from_host.get(a.name))
-            for j, b in enumerate(self.devices):
-                if i != j:
-                    direct[i, j] = class_of(direct_links.get((a.name, b.name)))
-        for i, a in enumerate(self.devices):
-            for j, b in enumerate(self.devices):
-                sends = host[i] or to_host[i] >= 0
-                receives = host[j] or from_host[j] >= 0
-                if i != j and direct[i, j] < 0 and not (sends and receives):
-                    raise InputError(
-                        f"cluster '{shown(self.name)}': no way from device '{shown(a.name)}' to '{shown(b.name)}': "
-                        "give a direct link, or links of both to host memory"
-                    )
+        number = {device.name: i for i, device in enumerate(self.devices)}
+        rows: dict[int, dict[int, Link]] = {}
+        for (a, b), link in direct_links.items():
+            if a != b and a in number and b in number:
+                rows.setdefault(number[a], {})[number[b]] = link
+        for i, device in enumerate(self.devices):
+            to_host[i] = class_of(None if host[i] else self.to_host.get(device.name))
+            from_host[i] = class_of(None if host[i] else self.from_host.get(device.name))
+            for j, link in sorted(rows.get(i, {}).items(), key=lambda entry: entry[0]):
+                direct[i, j] = class_of(link)
+        sends, receives = host | (to_host >= 0), host | (from_host >= 0)
+        cut_off = (direct < 0) & ~(sends[:, None] & receives[None, :]) & ~np.eye(n, dtype=np.bool_)
+        for i, j in np.argwhere(cut_off)[:1].tolist():
+            raise InputError(
+                f"cluster '{shown(self.name)}': no way from device '{shown(self.devices[i].name)}' to "
+                f"'{shown(self.devices[j].name)}': give a direct link, or links of both to host memory"
+            )
         busy = np.array([_BUSY_BITS[link.busy] for link in links], dtype=np.uint8)
         return LinkTable(tuple(links), direct, to_host, from_host, busy)
 

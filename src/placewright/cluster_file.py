@@ -1,5 +1,6 @@
 """Clusters from TOML files and from the presets that come with the package.
 
+format = "placewright-cluster/1"     # may be left out
 name = "box"
 
 [[device]]
@@ -46,11 +47,13 @@ from typing import Any, cast, get_args
 
 from placewright.cluster import Cluster, Device, DeviceKind, Efficiency, InstructionSet, Link, Precision, equal_devices
 from placewright.costs.cores import CORES_PREFIX, cores_cluster
+from placewright.documents import check_version, kind_text, value_text
 from placewright.errors import InputError, suggestion
 from placewright.files import read_text
 from placewright.op_classes import OP_CLASSES
+from placewright.reading import reading
 from placewright.text import shown
-from placewright.toml_fields import only_known, parse_toml, quantity, tables, whole_number
+from placewright.toml_fields import LARGEST_TOML_BYTES, only_known, parse_toml, quantity, tables, whole_number
 
 _DEVICE_FIELDS = {
     "kind", "count", "memory", "host", "flops", "memory_bandwidth", "op_overhead", "segment_overhead", "half_duplex",
@@ -58,7 +61,9 @@ _DEVICE_FIELDS = {
     "instruction_set",
 }  # fmt: skip
 _LINK_FIELDS = {"from", "to", "bandwidth", "latency", "busy", "one_way"}
+VERSION = 1  # of the format
 _MAX_DEVICES = 1024
+_MAX_LINKS = 1024
 _MAX_THREADS = 4096
 
 
@@ -76,13 +81,16 @@ def load_cluster(name_or_path: str) -> Cluster:
     if not (name_or_path.endswith(".toml") or "/" in name_or_path or os.path.exists(name_or_path)):
         known = suggestion(name_or_path, [*preset_names(), "cores:2", "cores:f32+bf16"])
         raise InputError(f"unknown cluster '{shown(name_or_path)}': neither a preset nor a TOML file; {known}")
-    return parse_cluster(read_text(name_or_path), shown(name_or_path, limit=200))
+    with reading(name_or_path, "a cluster") as where:
+        return parse_cluster(read_text(name_or_path, LARGEST_TOML_BYTES), where)
 
 
 def parse_cluster(text: str, where: str) -> Cluster:
     """Read a cluster from TOML text; ``where`` is its name in messages."""
     document = parse_toml(text, where)
-    only_known(document, {"name", "device", "link"}, where)
+    if "format" in document:
+        check_version(document["format"], "cluster", VERSION, where)
+    only_known(document, {"format", "name", "device", "link"}, where)
     kinds: list[DeviceKind] = []
     devices: list[Device] = []
     for i, entry in enumerate(tables(document, "device", where)):
@@ -93,13 +101,20 @@ def parse_cluster(text: str, where: str) -> Cluster:
             )
         kinds.append(kind)
         devices += made
+        if len(devices) > _MAX_DEVICES:
+            raise InputError(f"{where}: has more than {_MAX_DEVICES} devices, the most that are placed on")
     to_host: dict[str, Link] = {}
     from_host: dict[str, Link] = {}
     direct: dict[tuple[str, str], Link] = {}
-    for i, entry in enumerate(tables(document, "link", where)):
+    links = tables(document, "link", where)
+    if len(links) > _MAX_LINKS:
+        raise InputError(f"{where}: has {len(links)} [[link]] tables, expected at most {_MAX_LINKS}")
+    for i, entry in enumerate(links):
         _add_links(entry, f"{where}: link[{i}]", [d.name for d in devices], to_host, from_host, direct)
     name = document.get("name", Path(where).stem)
-    return Cluster(str(name), tuple(kinds), tuple(devices), to_host, from_host, direct or None)
+    if not isinstance(name, str):
+        raise InputError(f"{where}: 'name' is {kind_text(name)}, expected a name")
+    return Cluster(name, tuple(kinds), tuple(devices), to_host, from_host, direct or None)
 
 
 def _presets() -> Any:
@@ -134,7 +149,7 @@ def _devices(entry: dict[str, Any], where: str) -> tuple[DeviceKind, list[Device
 def _efficiency(entry: dict[str, Any], where: str) -> dict[str, Efficiency]:
     table = entry.get("efficiency", {})
     if not isinstance(table, dict):
-        raise InputError(f"{where}: 'efficiency' is '{shown(str(table), 40)}', expected a table [device.efficiency]")
+        raise InputError(f"{where}: 'efficiency' is '{value_text(table)}', expected a table [device.efficiency]")
     known = [*(c for c in OP_CLASSES if c != "free"), "default"]
     found: dict[str, Efficiency] = {}
     for name, value in table.items():
@@ -151,7 +166,7 @@ def _fraction(rates: dict[str, Any], field: str, where: str) -> float:
     value = rates.get(field, 1.0)
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
         raise InputError(
-            f"{where}: '{field}' is {shown(str(value), 40)}, expected a fraction of the peak, above 0 and at most 1"
+            f"{where}: '{field}' is {value_text(value)}, expected a fraction of the peak, above 0 and at most 1"
         )
     return float(value)
 
@@ -162,7 +177,7 @@ def _patterns(entry: dict[str, Any], field: str, where: str, default: tuple[str,
         return default
     if not isinstance(value, list) or not all(isinstance(p, str) and p for p in value):
         raise InputError(
-            f"{where}: '{field}' is {shown(str(value), 40)}, expected a list of op classes or op types, "
+            f"{where}: '{field}' is {value_text(value)}, expected a list of op classes or op types, "
             'for example ["embedding", "TopK*"]'
         )
     return tuple(value)
@@ -172,7 +187,7 @@ def _runtime_device(entry: dict[str, Any], where: str) -> str:
     value = entry.get("runtime_device", "")
     if not isinstance(value, str):
         raise InputError(
-            f'{where}: \'runtime_device\' is {shown(str(value), 40)}, expected a name such as "GPU.1" or "cuda:0"'
+            f'{where}: \'runtime_device\' is {value_text(value)}, expected a name such as "GPU.1" or "cuda:0"'
         )
     return value
 
@@ -180,14 +195,14 @@ def _runtime_device(entry: dict[str, Any], where: str) -> str:
 def _precision(entry: dict[str, Any], where: str) -> Precision:
     value = entry.get("precision", "")
     if value not in get_args(Precision) or (value == "" and "precision" in entry):
-        raise InputError(f"{where}: 'precision' is '{shown(str(value), 40)}', expected f32, bf16 or f16")
+        raise InputError(f"{where}: 'precision' is '{value_text(value)}', expected f32, bf16 or f16")
     return cast(Precision, value)
 
 
 def _instruction_set(entry: dict[str, Any], where: str) -> InstructionSet:
     value, known = entry.get("instruction_set", ""), [k for k in get_args(InstructionSet) if k]
     if "instruction_set" in entry and value not in known:
-        raise InputError(f"{where}: 'instruction_set' is '{shown(str(value), 40)}', expected one of {', '.join(known)}")
+        raise InputError(f"{where}: 'instruction_set' is '{value_text(value)}', expected one of {', '.join(known)}")
     return cast(InstructionSet, value)
 
 
@@ -198,7 +213,7 @@ def _add_links(
     only_known(entry, _LINK_FIELDS, where)
     busy = entry.get("busy", "both")
     if busy not in ("both", "sender", "receiver", "none"):
-        raise InputError(f"{where}: 'busy' is '{shown(str(busy), 40)}', expected both, sender, receiver or none")
+        raise InputError(f"{where}: 'busy' is '{value_text(busy)}', expected both, sender, receiver or none")
     bandwidth = quantity(entry, "bandwidth", "bytes/s", where, None)
     link = Link(
         f"{entry.get('from')} - {entry.get('to')}", bandwidth, quantity(entry, "latency", "seconds", where, 0.0), busy
@@ -243,5 +258,5 @@ def parse_bytes(value: float | str, where: str) -> float:
 def _flag(entry: dict[str, Any], field: str, where: str) -> bool:
     value = entry.get(field, False)
     if not isinstance(value, bool):
-        raise InputError(f"{where}: '{field}' is '{shown(str(value), 40)}', expected true or false")
+        raise InputError(f"{where}: '{field}' is '{value_text(value)}', expected true or false")
     return value

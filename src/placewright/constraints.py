@@ -1,5 +1,6 @@
 """Constraints from a file: what must be where, what must not, what stays together, and how much memory to leave free.
 
+format = "placewright-constraints/1"  # may be left out
 max_segments = 6
 memory_margin = "10%"             # of every device; or a table by device or kind: [memory_margin] gpu0 = "1GiB"
 
@@ -25,12 +26,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from placewright.cluster import Cluster
+from placewright.documents import check_version, value_text
 from placewright.errors import InputError, suggestion
 from placewright.files import read_text
 from placewright.problem import Problem, Rule
+from placewright.reading import reading
 from placewright.text import bytes_text, shown
-from placewright.toml_fields import only_known, parse_toml, quantity, tables, whole_number
+from placewright.toml_fields import LARGEST_TOML_BYTES, only_known, parse_toml, quantity, tables, whole_number
 
+VERSION = 1  # of the format
 _MOST_SEGMENTS = 1_000_000
 _ALL = "default"  # the margin of devices that are not named
 
@@ -96,7 +100,8 @@ def read_constraints(path: str | Path) -> Constraints:
     >>> read_constraints(file).max_segments
     4
     """
-    return parse_constraints(read_text(path), shown(str(path), 200))
+    with reading(path, "constraints") as where:
+        return parse_constraints(read_text(path, LARGEST_TOML_BYTES), where)
 
 
 def parse_constraints(text: str, where: str) -> Constraints:
@@ -106,7 +111,9 @@ def parse_constraints(text: str, where: str) -> Constraints:
     'cpu0'
     """
     document = parse_toml(text, where)
-    only_known(document, {"max_segments", "memory_margin", "pin", "forbid", "together"}, where)
+    if "format" in document:
+        check_version(document["format"], "constraints", VERSION, where)
+    only_known(document, {"format", "max_segments", "memory_margin", "pin", "forbid", "together"}, where)
     rules: list[Rule] = []
     names: list[tuple[str, Rule]] = []
     for action in ("pin", "forbid", "together"):
@@ -133,12 +140,12 @@ def _rule(
     on = f", device = '{shown(device)}'" if device else ""
     if names is not None:
         if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
-            raise InputError(f"{where}: 'names' is {shown(str(names), 40)}, expected a list of op names")
+            raise InputError(f"{where}: 'names' is {value_text(names)}, expected a list of op names")
         pattern = f"^(?:{'|'.join(re.escape(n) for n in names)})$"
         listed = ", ".join(f"'{shown(n, 40)}'" for n in names[:3]) + (", …" if len(names) > 3 else "")
         return Rule(action, pattern, device, f"{where}: names = [{listed}]{on}"), tuple(names)
     if not isinstance(ops, str) or not ops:
-        raise InputError(f"{where}: 'ops' is {shown(str(ops), 40)}, expected a regular expression")
+        raise InputError(f"{where}: 'ops' is {value_text(ops)}, expected a regular expression")
     return Rule(action, ops, device, f"{where}: ops = '{shown(ops)}'{on}"), ()
 
 
@@ -149,13 +156,14 @@ def _margins(document: dict[str, Any], where: str) -> dict[str, Margin]:
 
 
 def _margin(table: dict[str, Any], name: str, where: str) -> Margin:
-    share = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*", str(table[name]))
+    text = table[name] if isinstance(table[name], str) else ""
+    share = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*", text)
     if share is None:
-        if isinstance(table[name], str) and "%" in table[name]:
-            raise InputError(f"{where}: '{shown(name)}' is '{shown(table[name], 40)}', expected a share such as 10%")
+        if "%" in text:
+            raise InputError(f"{where}: '{shown(name)}' is '{shown(text, 40)}', expected a share such as 10%")
         return Margin(size_bytes=quantity(table, name, "bytes", where, None))
     if float(share[1]) >= 100:
-        raise InputError(f"{where}: '{shown(name)}' is {shown(table[name], 40)}, expected less than 100%")
+        raise InputError(f"{where}: '{shown(name)}' is {shown(text, 40)}, expected less than 100%")
     return Margin(share=float(share[1]) / 100)
 
 

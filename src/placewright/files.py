@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from placewright.documents import decoded_json
 from placewright.errors import InputError
-from placewright.text import shown
+from placewright.text import bytes_text, shown
+
+# Decoded, a text takes up to 25 times its size in memory; what 30,000 ops need is below 10 MiB.
+LARGEST_BYTES = 64 * 2**20
 
 _parts: set[str] = set()  # files that are being written
 
 
-def read_text(path: str | Path) -> str:
+def read_text(path: str | Path, most_bytes: int = LARGEST_BYTES) -> str:
     """Return the text of a regular UTF-8 file; everything else is an :class:`InputError` that names the file."""
     where = shown(str(path), limit=200)
     try:
@@ -23,6 +26,8 @@ def read_text(path: str | Path) -> str:
             raise InputError(f"{where}: is a directory, expected a file")
         if os.path.exists(path) and not os.path.isfile(path):
             raise InputError(f"{where}: is not a regular file")
+        if os.path.exists(path) and os.path.getsize(path) > most_bytes:
+            raise InputError(f"{where}: is larger than {bytes_text(most_bytes)}, the most that is read of such a file")
         return Path(path).read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: is not UTF-8 text (byte {error.start})") from error
@@ -33,15 +38,7 @@ def read_text(path: str | Path) -> str:
 
 def read_json(path: str | Path) -> Any:
     """Return the decoded JSON of a file. NaN and infinities are let through for the reader to refuse by field."""
-    text, where = read_text(path), shown(str(path), limit=200)
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not valid JSON: {error.msg} at line {error.lineno} column {error.colno}") from error
-    except RecursionError as error:
-        raise InputError(f"{where}: not valid JSON for this purpose: nested too deeply") from error
-    except ValueError as error:  # an integer of thousands of digits
-        raise InputError(f"{where}: not valid JSON for this purpose: {shown(str(error))}") from error
+    return decoded_json(read_text(path), shown(str(path), limit=200))
 
 
 def write_whole(path: str | Path, text: str) -> None:

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.budget import OPTIMAL_GAP
+from placewright.documents import Fields, check_version, finite, value_text
 from placewright.errors import InputError, suggestion
 from placewright.files import read_json, write_whole
-from placewright.frontends._fields import Fields
 from placewright.graph import FloatArray
 from placewright.problem import Problem
+from placewright.reading import reading
 from placewright.text import shown, shown_list
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from placewright.evaluate.single import Evaluation
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
-FORMAT = "placewright-placement/1"
+VERSION = 1  # of the format
+FORMAT = f"placewright-placement/{VERSION}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +269,8 @@ def read_placement(path: str | Path, problem: Problem) -> Placement:
     >>> read_placement(file, problem).placer
     'single'
     """
-    return match_placement(read_json(path), problem, shown(str(path), limit=200))
+    with reading(path, "a placement") as where:
+        return match_placement(read_json(path), problem, where)
 
 
 def match_placement(document: Any, problem: Problem, where: str) -> Placement:
@@ -277,10 +280,11 @@ def match_placement(document: Any, problem: Problem, where: str) -> Placement:
     if is_split(document):
         split = match_split(document, problem, where)
         return checked_placement(split.problem, split.device_of_op, placer="expert", extra_faults=split.faults)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not isinstance(document, dict) or not str(document.get("format")).startswith("placewright-placement/"):
         raise InputError(
             f'{where}: neither a placement (expected "format": "{FORMAT}") nor a split (expected "fpgas" and "cpus")'
         )
+    check_version(document["format"], "placement", VERSION, where)
     assignment = Fields(document.get("assignment"), f"{where}: assignment").data
     names, devices = problem.graph.index_of, {n: d for d, n in enumerate(problem.cluster.device_names)}
     unknown = [n for n in assignment if n not in names]
@@ -292,16 +296,16 @@ def match_placement(document: Any, problem: Problem, where: str) -> Placement:
     device = np.zeros(problem.n_ops, dtype=np.int32)
     for name, where_to in assignment.items():
         if not isinstance(where_to, str) or where_to not in devices:
-            wanted = shown(str(where_to), 40)
+            wanted = value_text(where_to)
             raise InputError(
-                f"{where}: 'assignment' puts '{shown(name)}' on '{wanted}', which is not a device of the problem; "
-                + suggestion(wanted, devices)
+                f"{where}: 'assignment' puts '{shown(name)}' on '{wanted}', which is not a device of the "
+                f"problem; {suggestion(wanted, devices)}"
             )
         device[names[name]] = devices[where_to]
     return checked_placement(
         problem,
         device,
-        placer=str(document.get("placer", "file")),
+        placer=Fields(document, where).text("placer", "file"),
         priority=_read_priority(document, problem, where),
         replicas=_read_replicas(document, problem, where),
     )
@@ -312,12 +316,11 @@ def _read_priority(document: dict[str, Any], problem: Problem, where: str) -> Fl
         return None
     table = Fields(document["priority"], f"{where}: priority")
     values = [table.data.get(n) for n in problem.graph.op_names]
-    for name, value in zip(problem.graph.op_names, values, strict=True):
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
-            raise InputError(
-                f"{where}: 'priority' of '{shown(name)}' is {shown(str(value), 40)}, expected a finite number"
-            )
-    return np.array(values, dtype=np.float64)
+    numbers = [finite(value) for value in values]
+    for name, value, number in zip(problem.graph.op_names, values, numbers, strict=True):
+        if number is None:
+            raise InputError(f"{where}: 'priority' of '{shown(name)}' is {value_text(value)}, expected a finite number")
+    return np.array(numbers, dtype=np.float64)
 
 
 def _read_replicas(document: dict[str, Any], problem: Problem, where: str) -> NDArray[np.int32] | None:

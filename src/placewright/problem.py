@@ -15,6 +15,7 @@ from placewright.cluster import Cluster, LinkTable
 from placewright.costs.roofline import supported_ops
 from placewright.errors import InputError, suggestion
 from placewright.graph import BoolArray, FloatArray, IntArray, OpGraph
+from placewright.patterns import matching
 from placewright.profile import Profile, colocated
 from placewright.text import shown
 
@@ -241,10 +242,11 @@ class Problem:
 
     def _matching_ops(self, rule: Rule) -> BoolArray:
         try:
-            pattern = re.compile(rule.pattern)
+            hits = np.array(matching(rule.pattern, self.graph.op_names), dtype=np.bool_)
         except (re.error, RecursionError, OverflowError) as error:
             raise InputError(f"{rule}: not a regular expression: {shown(str(error))}") from error
-        hits = np.array([pattern.search(name) is not None for name in self.graph.op_names], dtype=np.bool_)
+        except InputError as error:
+            raise InputError(f"{rule}: {error}") from error
         if not hits.any():
             nearest = suggestion(rule.pattern.strip("^$"), self.graph.op_names[:20_000], shown_at_most=3)
             raise InputError(f"{rule}: no operator matches; {shown(nearest, 300)}")

@@ -15,13 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from placewright.documents import check_version, finite, kind_text
 from placewright.errors import InputError, suggestion
 from placewright.files import read_json, write_whole
 from placewright.graph import FloatArray, OpGraph
 from placewright.profile import Calibration, CopyCurve, Measurement, Profile, graph_fingerprint
+from placewright.reading import reading
 from placewright.text import shown
 
-FORMAT = "placewright-profile/1"
+VERSION = 1  # of the format
+FORMAT = f"placewright-profile/{VERSION}"
 
 
 def profile_set_names() -> list[str]:
@@ -49,18 +52,19 @@ def find_profile(name_or_path: str | Path, graph: OpGraph) -> Profile:
 
 def read_profile(path: str | Path) -> Profile:
     """Read what :func:`write_profile` wrote."""
-    document = read_json(path)
-    where = shown(str(path), limit=200)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(f'{where}: not a profile: expected "format": "{FORMAT}"')
-    try:
-        return _profile(document)
-    except InputError as error:
-        raise InputError(f"{where}: not a valid profile: {error}") from error
-    except KeyError as error:
-        raise InputError(f"{where}: not a valid profile: field {error} is missing") from error
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise InputError(f"{where}: not a valid profile: {shown(str(error))}") from error
+    with reading(path, "a profile") as where:
+        document = read_json(path)
+        if not isinstance(document, dict) or not str(document.get("format")).startswith("placewright-profile/"):
+            raise InputError(f'{where}: not a profile: expected "format": "{FORMAT}"')
+        check_version(document["format"], "profile", VERSION, where)
+        try:
+            return _profile(document)
+        except InputError as error:
+            raise InputError(f"{where}: not a valid profile: {error}") from error
+        except KeyError as error:
+            raise InputError(f"{where}: not a valid profile: field {shown(str(error))} is missing") from error
+        except Exception as error:  # a value of any other kind than the field has
+            raise InputError(f"{where}: not a valid profile: {shown(str(error))}") from error
 
 
 def write_profile(profile: Profile, path: str | Path) -> None:
@@ -139,7 +143,7 @@ def _calibration(entry: dict[str, Any] | None) -> Calibration | None:
         return None
     correlation = entry["rank_correlation"]  # the one figure that may be negative: predictions can be that bad
     if isinstance(correlation, bool) or not isinstance(correlation, (int, float)) or not -1 <= correlation <= 1:
-        raise ValueError(f"rank_correlation is {correlation!r}, expected a number from -1 to 1")
+        raise ValueError(f"rank_correlation is {kind_text(correlation)}, expected a number from -1 to 1")
     values = {f.name: _number(entry[f.name]) for f in fields(Calibration) if f.name != "rank_correlation"}
     placements = int(values.pop("placements"))
     return Calibration(placements=placements, rank_correlation=float(correlation), **values)
@@ -147,7 +151,7 @@ def _calibration(entry: dict[str, Any] | None) -> Calibration | None:
 
 def _text(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{what} is {value!r}, expected text")
+        raise ValueError(f"{what} is {kind_text(value)}, expected text")
     return value
 
 
@@ -178,9 +182,10 @@ def _number_or_gap(value: object) -> float:
 
 
 def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{value!r} is not a finite number >= 0")
-    return float(value)
+    number = finite(value)
+    if number is None or number < 0:
+        raise ValueError(f"{kind_text(value)} is not a finite number >= 0")
+    return number
 
 
 def _fitting(folder: Any, where: str, graph: OpGraph) -> Profile:

@@ -14,13 +14,14 @@ from placewright.api import load
 from placewright.budget import OPTIMAL_GAP
 from placewright.cluster_file import preset_names
 from placewright.constraints import Constraints, Margin, read_constraints
+from placewright.documents import Fields, check_version, finite, kind_text
 from placewright.errors import InputError
 from placewright.files import read_json
-from placewright.frontends._fields import Fields, finite
 from placewright.frontends.registry import find_frontend
-from placewright.placement import Placement, match_placement
-from placewright.problem import SAVED_OPTIONS, Rule
+from placewright.placement import VERSION, Placement, match_placement
+from placewright.problem import COMMUNICATIONS, SAVED_OPTIONS, SCHEDULES, Rule
 from placewright.profile_file import profile_set_names
+from placewright.reading import reading
 from placewright.text import shown
 
 _SAME_VALUE = 1e-9  # relative: what rounding may do to a value between two machines
@@ -62,7 +63,12 @@ def open_placement(
     if unknown := set(options) - {*SAVED_OPTIONS, "rules", "training", "optimizer"}:
         raise TypeError(f"open_placement() has no option '{unknown.pop()}'")
     given = {name: value for name, value in {**named, **options}.items() if value is not None}
-    document, where = read_json(path), shown(str(path), limit=200)
+    with reading(path, "a placement") as where:
+        return _opened(path, where, given)
+
+
+def _opened(path: str | Path, where: str, given: Mapping[str, Any]) -> Placement:
+    document = read_json(path)
     of_file = _arguments(document, where)
     arguments = _overridden(of_file, given)
     if "model" not in arguments:
@@ -75,13 +81,15 @@ def open_placement(
         problem = load(**arguments)
     except TypeError as error:
         raise InputError(f"{where}: 'problem' cannot be used: {shown(str(error), 200)}") from error
-    return _with_history(match_placement(document, problem, where), document, is_as_saved)
+    return _with_history(match_placement(document, problem, where), document, is_as_saved, where)
 
 
 def _arguments(document: Any, where: str) -> dict[str, Any]:
     """What the file says about its problem, as arguments of ``load``; nothing for a split."""
     if not isinstance(document, dict):
         return {}
+    if str(document.get("format")).startswith("placewright-placement/"):
+        check_version(document["format"], "placement", VERSION, where)
     settings = Fields(document.get("problem", {}), f"{where}: problem")
     options = Fields(settings.data.get("options", {}), f"{where}: options")
     arguments: dict[str, Any] = {n: settings.text(n) for n in _BY_NAME if settings.data.get(n) is not None}
@@ -153,7 +161,7 @@ def _found_again(name: str, value: str, folder: Path) -> str:
 def _read_shapes(settings: Fields) -> dict[str, tuple[int, ...]]:
     shapes = Fields(settings.data["shapes"], f"{settings.where}: shapes")
     for name, shape in shapes.data.items():
-        if not isinstance(shape, list) or any(not isinstance(d, int) for d in shape):
+        if not isinstance(shape, list) or any(type(d) is not int or not 0 <= d < 2**31 for d in shape):
             raise InputError(f"{shapes.where}: shape of '{shown(name)}' is not a list of whole numbers")
     return {name: tuple(shape) for name, shape in shapes.data.items()}
 
@@ -161,7 +169,14 @@ def _read_shapes(settings: Fields) -> dict[str, tuple[int, ...]]:
 def _read_option(options: Fields, name: str) -> Any:
     if name in ("contiguous", "track_activations"):
         return options.flag(name)
-    return options.text(name) if name in ("schedule", "communication") else options.integer(name, None)
+    if name == "schedule":
+        return options.chosen(name, SCHEDULES)
+    if name == "communication":
+        return options.chosen(name, COMMUNICATIONS)
+    limit = options.integer(name, None)
+    if limit is not None and not 1 <= limit < 2**31:
+        raise InputError(f"{options.where}: '{name}' is {limit}, expected a whole number from 1 to {2**31 - 1}")
+    return limit
 
 
 def _read_rules(options: Fields) -> list[Rule]:
@@ -175,7 +190,7 @@ def _read_rules(options: Fields) -> list[Rule]:
     return rules
 
 
-def _with_history(placement: Placement, document: Mapping[str, Any], is_as_saved: bool) -> Placement:
+def _with_history(placement: Placement, document: Mapping[str, Any], is_as_saved: bool, where: str) -> Placement:
     """Take over what only the maker of the file could know, unless the costs have changed since.
 
     Its bound holds for the problem of the file only: under other rules there may be something better.
@@ -185,6 +200,10 @@ def _with_history(placement: Placement, document: Mapping[str, Any], is_as_saved
         return placement
     proven = max(placement.bound, min(bound or 0.0, placement.value))
     measured = document.get("measured")
+    if isinstance(measured, dict) and not (finite(measured.get("measured_s")) or 0.0) > 0:
+        raise InputError(
+            f"{where}: measured: 'measured_s' is {kind_text(measured.get('measured_s'))}, expected seconds"
+        )
     return replace(
         placement,
         status="optimal" if proven >= placement.value * (1 - OPTIMAL_GAP) else placement.status,
@@ -192,7 +211,7 @@ def _with_history(placement: Placement, document: Mapping[str, Any], is_as_saved
         seed=int(finite(document.get("seed")) or 0),
         seconds=finite(document.get("seconds")) or 0.0,
         evaluations=int(finite(document.get("evaluations")) or 0),
-        note=str(document.get("note") or ""),
+        note=document["note"] if isinstance(document.get("note"), str) else "",
         measured=measured if isinstance(measured, dict) else None,
         curve=_read_curve(document),
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from typing import Any
+from typing import Any, cast
 
+from placewright.documents import not_too_deep, value_text
 from placewright.errors import InputError, suggestion
 from placewright.text import shown
 
+LARGEST_TOML_BYTES = 8 * 2**20
 _SCALE = {
     "bytes": {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
               "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
@@ -22,8 +24,8 @@ _SCALE["bytes/s"] = {("" if u == "" else f"{u}/s"): f for u, f in _SCALE["bytes"
 def parse_toml(text: str, where: str) -> dict[str, Any]:
     """The document, or an :class:`InputError` that says where it is not TOML."""
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return cast(dict[str, Any], not_too_deep(tomllib.loads(text), where, "TOML"))
+    except (ValueError, RecursionError) as error:  # also of an integer of thousands of digits
         raise InputError(f"{where}: not valid TOML: {shown(str(error))}") from error
 
 
@@ -46,9 +48,7 @@ def whole_number(entry: dict[str, Any], field: str, where: str, default: int, le
     """A whole number within limits."""
     value = entry.get(field, default)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InputError(
-            f"{where}: '{field}' is {shown(str(value), 40)}, expected a whole number from {least} to {most}"
-        )
+        raise InputError(f"{where}: '{field}' is {value_text(value)}, expected a whole number from {least} to {most}")
     return value
 
 
@@ -57,7 +57,8 @@ def quantity(entry: dict[str, Any], field: str, unit: str, where: str, default: 
     if field not in entry and default is not None:
         return float(default)
     value = entry.get(field)
-    match = re.fullmatch(r"\s*([0-9.]+(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*", str(value))
+    text = str(value) if isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < 2**63) else ""
+    match = re.fullmatch(r"\s*([0-9.]+(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*", text)
     try:
         if match is None or isinstance(value, bool) or match[2] not in _SCALE[unit]:
             raise ValueError(value)
@@ -66,6 +67,6 @@ def quantity(entry: dict[str, Any], field: str, unit: str, where: str, default: 
             raise ValueError(value)
     except ValueError:
         example = {"bytes": "16GiB", "bytes/s": "12GB/s", "seconds": "10us", "flops": "9.3e12"}[unit]
-        found = "missing" if value is None else f"'{shown(str(value), 40)}'"
+        found = "missing" if value is None else f"'{value_text(value)}'"
         raise InputError(f"{where}: '{field}' is {found}, expected {unit}, for example \"{example}\"") from None
     return number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -41,13 +41,12 @@ def report(
     placewright report before.json after.json --run before-run.json --run after-run.json
     """
     from placewright.cli.doing import doing
-    from placewright.files import read_json, write_whole
-    from placewright.frontends._fields import Fields
+    from placewright.files import write_whole
     from placewright.report.contents import report_contents
     from placewright.report.page import page_html
     from placewright.text import bytes_text, shown
 
-    runs = [Fields(read_json(file), shown(file, 200)).data for file in run or []]
+    runs = [_figures(file) for file in run or []]
     placements = [o.open_placed(p, model, cluster, profile, shape, objective, execution) for p in placement]
     with doing(f"drawing {shown(output)}"):
         page = page_html(report_contents(placements, _labels(placement), runs))
@@ -56,6 +55,19 @@ def report(
         typer.echo(json.dumps({"file": output, "bytes": len(page.encode())}))
     elif not quiet:
         typer.echo(f"wrote {shown(output, 200)} ({bytes_text(len(page.encode()))}); open it in a browser")
+
+
+def _figures(file: str) -> dict[str, Any]:
+    """What 'run --json' printed into a file, checked."""
+    from placewright.documents import Fields
+    from placewright.files import read_json
+    from placewright.reading import reading
+    from placewright.report.contents import measured_figures
+
+    with reading(file, "what 'run --json' prints") as where:
+        figures = Fields(read_json(file), where).data
+        measured_figures(figures)
+        return figures
 
 
 def _labels(paths: list[str]) -> list[str]:

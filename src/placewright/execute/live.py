@@ -13,6 +13,7 @@ from placewright.execute.stages import StagedModel
 from placewright.extras import require
 from placewright.frontends.registry import read_model
 from placewright.graph import OpGraph
+from placewright.reading import reading
 from placewright.text import shown
 
 RUNTIMES = ("openvino", "openvino-hetero", "torch", "onnxruntime")
@@ -208,12 +209,13 @@ def _open_onnxruntime(model: str, shapes: Mapping[str, tuple[int, ...]]) -> Live
     if Path(model).suffix != ".onnx":
         raise InputError(f"{shown(model, 200)}: cannot be run by onnxruntime; expected an .onnx file")
     graph = read_model(model, shapes)
-    live: Any = onnx_ir.load(model)
-    for value in live.graph.inputs:
-        if value.name in shapes:
-            value.shape = onnx_ir.Shape(list(shapes[value.name]))
-    values = [v for v in live.graph.inputs if v.name not in live.graph.initializers]
-    inputs = [example(v, shown(model, 200)) for v in values]
+    with reading(model, "a model") as where:
+        live: Any = onnx_ir.load(model)
+        for value in live.graph.inputs:
+            if value.name in shapes:
+                value.shape = onnx_ir.Shape(list(shapes[value.name]))
+        values = [v for v in live.graph.inputs if v.name not in live.graph.initializers]
+        inputs = [example(v, where) for v in values]
     return LiveModel(
         "onnxruntime",
         graph,

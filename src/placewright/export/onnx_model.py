@@ -13,6 +13,7 @@ from placewright.export.base import Exported, devices_of, model_of, refuse_overw
 from placewright.frontends.onnx import inlined
 from placewright.frontends.onnx_safety import check_safe
 from placewright.placement import Placement
+from placewright.reading import reading
 from placewright.text import shown
 
 CONFIGURATION = "placewright"
@@ -36,9 +37,10 @@ def annotated_bytes(placement: Placement, output: Path) -> bytes:
         import onnx_ir
     except ImportError as error:
         raise MissingExtraError("onnx_ir", "onnx") from error
-    loaded = onnx_ir.load(name)
-    check_safe(loaded, Path(name), shown(name, 200))
-    model = inlined(loaded)
+    with reading(name, "a model") as where:
+        loaded = onnx_ir.load(name)
+        check_safe(loaded, Path(name), where)
+        model = inlined(loaded)
     _check_weights(onnx_ir, model, Path(name), output)
     _annotate(onnx_ir, model, placement)
     return bytes(onnx_ir.to_proto(model).SerializeToString())

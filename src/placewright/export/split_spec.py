@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.documents import Fields
 from placewright.errors import InputError
 from placewright.evaluate import evaluate
 from placewright.export.base import Exported, devices_of, json_bytes, whole
 from placewright.files import read_json
 from placewright.placement import Placement
+from placewright.reading import reading
 from placewright.text import shown, shown_list, time_text
 
 FORMAT = "placewright-split-spec/1"
@@ -54,10 +56,12 @@ def read_split_spec(path: str | Path) -> dict[str, Any]:
     """The ``split_spec`` argument of ``torch.distributed.pipelining.pipeline``, out of an exported file."""
     from torch.distributed.pipelining import SplitPoint
 
-    document = read_json(path)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(f'{shown(str(path), 200)}: not a split_spec (expected "format": "{FORMAT}")')
-    return {name: SplitPoint[point] for name, point in document["split_spec"].items()}
+    with reading(path, "a split_spec") as where:
+        document = read_json(path)
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise InputError(f'{where}: not a split_spec (expected "format": "{FORMAT}")')
+        points = Fields(document.get("split_spec"), f"{where}: split_spec")
+        return {name: SplitPoint[points.chosen(name, ("BEGINNING", "END"))] for name in points.data}
 
 
 def _stages(placement: Placement) -> NDArray[np.int32]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ from placewright.frontends.base import (
 from placewright.frontends.flops import Shape, bits_bytes
 from placewright.frontends.module_paths import join_scopes, path_of_name
 from placewright.frontends.onnx_ops import CONTROL, DOMAINS, KIND_OF_TYPE, SOURCES, onnx_work
-from placewright.frontends.onnx_shapes import infer_shapes, known_shape
+from placewright.frontends.onnx_shapes import Inference, infer_shapes, known_shape
 from placewright.graph import OpGraph
 from placewright.text import shown
 
+MOST_NODES = 1_000_000
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
@@ -44,13 +46,18 @@ class OnnxFrontend(Frontend):
 
     def read(self, source: Any, shapes: Shapes) -> OpGraph:
         where = described(source)
-        model = _read_file(source, where) if isinstance(source, Path) else source.clone()
-        _fix_inputs(model.graph, shapes, where)
-        try:
-            model = inlined(model)
-            guessed = infer_shapes(model, fixed_inputs=bool(shapes))
-        except Exception as error:
-            raise InputError(f"{where}: shapes cannot be inferred: {one_line(error)}") from error
+        if isinstance(source, Path):
+            check_file(source)
+        with Inference(where) as inference:
+            model = _read_file(source, where) if isinstance(source, Path) else source.clone()
+            _fix_inputs(model.graph, shapes, where)
+            try:
+                model = inlined(model)
+                guessed = infer_shapes(model, bool(shapes), inference)
+            except InputError:
+                raise
+            except Exception as error:
+                raise InputError(f"{where}: shapes cannot be inferred: {one_line(error)}") from error
         reader = _Reader(where)
         records = reader.records(model.graph)
         metadata = {
@@ -63,7 +70,6 @@ class OnnxFrontend(Frontend):
 
 
 def _read_file(path: Path, where: str) -> Any:
-    check_file(path)
     import onnx_ir
 
     try:
@@ -116,7 +122,24 @@ def inlined(model: Any) -> Any:
         return model
     from onnx_ir.passes.common import InlinePass
 
+    n_nodes = _inlined_size(model.graph, dict(model.functions), {})
+    if n_nodes > MOST_NODES:
+        raise InputError(f"its functions stand for {n_nodes:.3g} nodes, expected at most {MOST_NODES}")
     return InlinePass()(model).model
+
+
+def _inlined_size(nodes: Any, functions: dict[Any, Any], known: dict[Any, float]) -> float:
+    """Nodes of a graph or function once calls of functions are replaced: functions may double each other's."""
+    total = 0.0
+    for node in nodes:
+        total += 1 + sum(_inlined_size(body, functions, known) for a in node.attributes.values() for body in _bodies(a))
+        called = node.op_identifier()
+        if called in functions:
+            if called not in known:
+                known[called] = math.inf  # until it is known: a function that calls itself has no end
+                known[called] = _inlined_size(functions[called], functions, known)
+            total += known[called]
+    return total
 
 
 class _Reader:
@@ -184,19 +207,28 @@ class _Reader:
 
     def control(self, op_type: str, node: Any, attributes: dict[str, Any]) -> BodyWork:
         if op_type == "If":
-            branches = [body_work(self.records(attributes[k]), self.where) for k in ("then_branch", "else_branch")]
+            branches = [self.body(node, name) for name in ("then_branch", "else_branch")]
             dearest = max(b.flops for b in branches)
             return BodyWork(dearest, sum(b.weight_bytes for b in branches), branches[0].unknown + branches[1].unknown)
-        body = body_work(self.records(attributes["body"]), self.where)
+        body = self.body(node, "body")
         runs = _loop_runs(node) if op_type == "Loop" else self.scan_runs(node, attributes)
         if runs is None:
             self.unknown_iterations += 1
         return body._replace(flops=body.flops * (1 if runs is None else runs))
 
+    def body(self, node: Any, name: str) -> BodyWork:
+        """The work of a graph inside a node."""
+        attribute = node.attributes.get(name)
+        bodies = [] if attribute is None else _bodies(attribute)
+        if len(bodies) != 1 or isinstance(attribute.value, (list, tuple)):
+            what = f"node '{shown(node.name or _first_output(node))}' of type {shown(node.op_type)}"
+            raise InputError(f"{self.where}: {what} has no graph '{name}'")
+        return body_work(self.records(bodies[0]), self.where)
+
     def scan_runs(self, node: Any, attributes: dict[str, Any]) -> int | None:
         scanned = list(node.inputs)[-int(attributes["num_scan_inputs"]) :]
         axes = attributes.get("scan_input_axes") or [0]
-        shape = known_shape(scanned[0])
+        shape = known_shape(scanned[0]) if scanned and scanned[0] is not None else None
         return shape[axes[0]] if shape else None
 
     def weight_bytes(self, value: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -12,6 +13,7 @@ from placewright.errors import InputError
 from placewright.frontends.base import Frontend, Shapes, described
 from placewright.frontends.training import STATE_PER_WEIGHT
 from placewright.graph import OpGraph
+from placewright.reading import reading
 from placewright.text import shown
 
 # Modules are imported when asked for; none of them imports its framework before it reads a model.
@@ -62,11 +64,13 @@ def read_model(source: Any, shapes: Shapes | None = None, *, optimizer: str | No
     if frontend is None:
         raise InputError(f"{described(source)}: not a model; expected one of {', '.join(model_suffixes())}")
     frontend.check_installed()
-    if isinstance(source, str):
-        source = Path(source)
-    if optimizer is None:
-        return frontend.read(source, shapes or {})
-    if optimizer not in STATE_PER_WEIGHT:
+    if optimizer is not None and optimizer not in STATE_PER_WEIGHT:
         known = ", ".join(STATE_PER_WEIGHT)
         raise InputError(f"optimizer '{shown(optimizer)}' is not known, expected one of {known}")
-    return frontend.read_training(source, shapes or {}, optimizer)
+    is_file = isinstance(source, (str, Path))
+    with reading(source, "a model") if is_file else nullcontext():  # what a live model does wrong is shown whole
+        if is_file:
+            source = Path(source)
+        if optimizer is None:
+            return frontend.read(source, shapes or {})
+        return frontend.read_training(source, shapes or {}, optimizer)

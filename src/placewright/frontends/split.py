@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.cluster import Cluster, Device
+from placewright.documents import Fields
 from placewright.errors import InputError
 from placewright.evaluate.checking import Fault
 from placewright.files import write_whole
-from placewright.frontends._fields import Fields
-from placewright.frontends.workload import op_ids
+from placewright.frontends.workload import MAX_DEVICES, op_ids
 from placewright.problem import Problem
 from placewright.text import shown, shown_list
 
@@ -106,6 +106,8 @@ def _widened(
             continue
         if not present:
             raise InputError(f"{where}: '{name}' lists nodes, but the problem has no such device")
+        if used > MAX_DEVICES:
+            raise InputError(f"{where}: '{name}' uses {used} devices, expected at most {MAX_DEVICES}")
         taken = {d.name for d in devices}
         fresh = (n for n in (f"{present[0].kind}{i}" for i in range(len(devices) + used)) if n not in taken)
         devices += [Device(next(fresh), present[0].kind, present[0].memory_bytes) for _ in range(used - limit)]

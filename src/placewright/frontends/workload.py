@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.cluster import Cluster, DeviceKind, Link, equal_devices
+from placewright.documents import Fields
 from placewright.errors import CycleError, InputError
 from placewright.files import read_json, write_whole
-from placewright.frontends._fields import Fields
 from placewright.graph import build_graph
 from placewright.problem import Problem
-from placewright.text import shown
+from placewright.reading import reading
 
 MAX_DEVICES = 1024  # of each kind; a larger number in a file is taken for a mistake
 _COST_TOLERANCE = 1e-6
@@ -38,7 +38,8 @@ def read_workload(path: str | Path) -> Problem:
 
     Raises :class:`InputError` with one line that names file, field and what was expected.
     """
-    return workload_problem(read_json(path), shown(str(path), limit=200))
+    with reading(path, "a published problem") as where:
+        return workload_problem(read_json(path), where)
 
 
 def workload_problem(document: Any, where: str) -> Problem:

@@ -21,6 +21,7 @@ from placewright.forked import Exclusive
 from placewright.frontends.base import one_line
 from placewright.live import METADATA, checkpoint_config
 from placewright.live.analyse import analyse
+from placewright.live.config_limits import check_folder
 from placewright.live.fit import callers_device, on_meta, weights_dtype, with_streaming
 from placewright.live.live_problem import live_problem
 from placewright.live.modelled import modelled_table
@@ -28,6 +29,7 @@ from placewright.live.places import find_places, reserved_bytes
 from placewright.live.transfer import TorchBackend
 from placewright.live.workload import make_workloads
 from placewright.problem import Problem
+from placewright.reading import reading
 from placewright.text import shown
 
 _building = Exclusive()  # changes what holds for the whole process, and back
@@ -35,8 +37,8 @@ PREFIX = "hf:"
 OPTIONS = ("phase", "tokens", "new_tokens", "memory", "stream")
 
 
-def problem_of(source: str) -> Problem:
-    """The problem that ``hf:DIR?…`` stands for."""
+def problem_in_this_process(source: str) -> Problem:
+    """The problem that ``hf:DIR?…`` stands for. A configuration can make transformers run for ever: see ``hf_door``."""
     folder, _, query = source.removeprefix(PREFIX).partition("?")
     options: dict[str, str] = {}
     memory: dict[str, float | str] = {}
@@ -54,7 +56,9 @@ def problem_of(source: str) -> Problem:
     inputs = {"input_ids": torch.zeros((1, tokens), dtype=torch.long, device="meta")}
     phases = options.get("phase", "forward")
     stream = options.get("stream", "0") == "1"
-    return modelled_problem(model, inputs, memory, _phases(phases), new_tokens, stream=stream, name=Path(folder).name)
+    with reading(folder, "a checkpoint"):  # what a model of odd sizes does only shows when it runs
+        name = Path(folder).name
+        return modelled_problem(model, inputs, memory, _phases(phases), new_tokens, stream=stream, name=name)
 
 
 def modelled_problem(
@@ -87,30 +91,29 @@ def empty_model(folder: str | Path) -> Any:
     require("transformers")
     import transformers
 
-    path = Path(folder)
-    if not (path / "config.json").is_file():
-        raise InputError(f"{shown(str(folder), 200)}: no config.json there; expected the folder of a checkpoint")
-    try:
+    with reading(folder, "a checkpoint") as where:
+        path = Path(folder)
+        check_folder(path)
+        # Without a word about code, transformers would ask the terminal whether to run that of the folder.
         config = transformers.AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
-    except Exception as error:
-        raise InputError(f"{shown(str(folder), 200)}: {one_line(error)}") from error
-    names = getattr(config, "architectures", None) or []
-    make = checkpoint_config.model_class(names)
-    dtype = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or torch.float32
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        dtype = torch.float32
-    with _building:
-        old = torch.get_default_dtype()
-        torch.set_default_dtype(dtype)
-        try:
-            with parameters_on_meta():
-                build: Any = make or transformers.AutoModel.from_config
-                model = build(config)
-        except Exception as error:
-            raise InputError(f"{shown(str(folder), 200)}: the model cannot be built: {one_line(error)}") from error
-        finally:
-            torch.set_default_dtype(old)
-    return model.eval()
+        make = checkpoint_config.model_class(getattr(config, "architectures", None) or [])
+        dtype = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or torch.float32
+        if isinstance(dtype, str):
+            dtype = getattr(torch, dtype, torch.float32)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise InputError(f"{where}: its type is {shown(str(dtype), 40)}, expected one such as 'bfloat16'")
+        with _building:
+            old = torch.get_default_dtype()
+            torch.set_default_dtype(dtype)
+            try:
+                with parameters_on_meta():
+                    build: Any = make or transformers.AutoModel.from_config
+                    model = build(config)
+            except Exception as error:
+                raise InputError(f"{where}: the model cannot be built: {one_line(error)}") from error
+            finally:
+                torch.set_default_dtype(old)
+        return model.eval()
 
 
 @contextmanager

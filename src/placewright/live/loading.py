@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from placewright.documents import Fields
 from placewright.errors import InputError
 from placewright.files import read_json
 from placewright.live.dispatch import DISK, STREAMED, dispatch, live_of, places_of
@@ -17,6 +18,7 @@ from placewright.live.hf import empty_model
 from placewright.live.storage import map_weights, mark_mapped
 from placewright.live.transfer import Backend, TorchBackend
 from placewright.placement import Placement
+from placewright.reading import reading
 from placewright.text import shown, shown_list
 
 Reader = Callable[[], Any]
@@ -164,10 +166,20 @@ def _open(path: Path) -> Any:
 def _shards(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        names = sorted(set(read_json(index).get("weight_map", {}).values()))
-        found = [folder / name for name in names]
+        found = [folder / name for name in _named_shards(index)]
     else:
         found = sorted(folder.glob("*.safetensors"))
     if not found:
         raise InputError(f"{shown(str(folder), 200)}: no .safetensors files there")
     return found
+
+
+def _named_shards(index: Path) -> list[str]:
+    """Files that an index names; they lie beside it."""
+    with reading(index, "an index of weights") as where:
+        table = Fields(Fields(read_json(index), where).data.get("weight_map"), f"{where}: weight_map")
+        names = sorted({table.text(key) for key in table.data})
+        for name in names:
+            if Path(name).name != name:
+                raise InputError(f"{table.where}: names '{shown(name)}', expected a file of the folder")
+        return names

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from placewright.documents import finite
 from placewright.errors import InputError
 from placewright.explain import idle_reasons
-from placewright.frontends._fields import finite
 from placewright.placement import Placement
 from placewright.placers.base import single_device_values
 from placewright.problem import Problem
@@ -146,8 +146,8 @@ def _placement(p: Placement, label: str, run: Mapping[str, Any] | None, move_cel
         "memory": memory_columns(p),
         "segment_rows": segments_table(p, boxes.segment_of_op, boxes.n_segments),
         "copy_rows": copies_table(p),
-        "measured": _measured(p.measured),
-        "run": _measured(run),
+        "measured": measured_figures(p.measured),
+        "run": measured_figures(run),
         "curve": None if p.curve is None else {k: numbers(p.curve[k], 6) for k in ("evaluations", "best", "mean")},
     }
 
@@ -173,7 +173,7 @@ def _devices(p: Placement) -> list[dict[str, Any]]:
     ]
 
 
-def _measured(figures: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def measured_figures(figures: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The measured figures that the page shows, from a placement or from ``run --json``; nothing else gets in."""
     if figures is None:
         return None

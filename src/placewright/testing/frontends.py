@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from placewright.errors import InputError
+from placewright.frontends import onnx_shapes
 from placewright.frontends.base import Frontend
 from placewright.frontends.registry import find_frontend
 from placewright.op_classes import OP_CLASSES
@@ -158,7 +159,13 @@ class _Watch:
         _Watch.active.remove(self)
 
 
-def _noted(event: str, _: tuple[Any, ...]) -> None:
-    if _Watch.active and event in _Watch.events:
+def _noted(event: str, arguments: tuple[Any, ...]) -> None:
+    if _Watch.active and event in _Watch.events and not _is_process_apart(event, arguments):
         for watch in _Watch.active:
             watch.seen.append(event)
+
+
+def _is_process_apart(event: str, arguments: tuple[Any, ...]) -> bool:
+    """A process of :mod:`placewright.apart` runs a file of the package, whatever the model is."""
+    script = Path(onnx_shapes.__file__).with_name("onnx_apart.py")
+    return event == "subprocess.Popen" and str(script) in arguments[1]

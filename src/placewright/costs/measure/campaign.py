@@ -91,8 +91,9 @@ def found_so_far(
         raise InputError("stopped before anything was measured; nothing is written")
     try:
         return Finding(_profile(graph, done, journal, calibrate), is_complete)
-    except (ValueError, TypeError, IndexError) as error:  # only an earlier run's side file can be so wrong
-        raise InputError("what an earlier run left is damaged: leave out --resume") from error
+    except Exception as error:  # only an earlier run's side file can be so wrong
+        where = f"{shown(str(journal.path), 200)}: " if journal.path is not None else ""
+        raise InputError(f"{where}what an earlier run left is damaged: leave out --resume") from error
 
 
 def _measure_kind(

@@ -41,7 +41,7 @@ class GdpPlacer(LearnedPlacer):
         from placewright.placers.learned.gdp_decoding import check_stage
         from placewright.placers.learned.gdp_settings import settings_for
 
-        super().__init__(rewards)
+        super().__init__(rewards, None if policy == "none" else policy)
         check_stage(decode)
         self.settings, self.zero_shot, self.decode = settings_for(variant, **options), zero_shot, decode
         starts_anew = policy == "none" or (policy is None and variant != "ours")
@@ -78,9 +78,9 @@ class GdpPlacer(LearnedPlacer):
             tiny = load("zoo:fork-join?blocks=2", cluster="p100x2", execution=problem.execution)
             self.search(tiny, Budget(60.0, evaluations=48), 0)
 
-    def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
+    def _search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         if not self.zero_shot:
-            return super().search(problem, budget, seed)
+            return super()._search(problem, budget, seed)
         from placewright.placers.learned.gdp_decoding import STAGES, decode
         from placewright.placers.learned.rewards import SimulatedRewards
         from placewright.placers.learned.training import one_thread

@@ -15,9 +15,16 @@ from placewright.placers.learned.gdp_features import node_width
 from placewright.placers.learned.gdp_network import GdpPolicy, GraphTensors, join
 from placewright.placers.learned.gdp_pupil import Asked, Pupil, Rollout
 from placewright.placers.learned.gdp_settings import SHAPE, Settings, settings_of
-from placewright.placers.learned.policy_file import load_policy
+from placewright.placers.learned.policy_file import Policy, load_policy
+from placewright.placers.learned.stored import (
+    Stored,
+    check_weights,
+    random_state,
+    restore_optimiser,
+    restore_weights,
+)
 from placewright.placers.learned.training import OwnRandomness, Report
-from placewright.text import shown
+from placewright.reading import reading
 
 
 def new_policy(settings: Settings, vocabulary: Vocabulary, n_devices: int, seed: int) -> GdpPolicy:
@@ -31,15 +38,23 @@ def stored_policy(path: str, settings: Settings, n_devices: int) -> tuple[GdpPol
     """A policy from a file, which says how the network is built; how it learns is as in ``settings``."""
     stored = load_policy(path, "gdp")
     vocabulary = Vocabulary(stored.op_types)
-    try:
+    with reading(path, "a policy"):
         built = settings_of(stored.settings)
-        policy = new_policy(
-            replace(settings, **{name: getattr(built, name) for name in SHAPE}), vocabulary, n_devices, 0
-        )
-        policy.load_state_dict(stored.weights)
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise InputError(f"{shown(path, 200)}: does not fit {n_devices} devices, or is damaged: {error}") from error
-    return policy, vocabulary
+        wanted = replace(settings, **{name: getattr(built, name) for name in SHAPE})
+        return fitted_policy(stored, wanted, vocabulary, n_devices, 0), vocabulary
+
+
+def fitted_policy(stored: Policy, settings: Settings, vocabulary: Vocabulary, n_devices: int, seed: int) -> GdpPolicy:
+    """A policy with the weights of a file, if they are those of such a network."""
+    with torch.device("meta"):  # sizes out of a file cost nothing until the weights are there, too
+        skeleton = GdpPolicy(settings, node_width(vocabulary, with_work=settings.work_features), n_devices)
+    try:
+        check_weights(stored.weights, skeleton.state_dict(), "weights")
+    except InputError as error:
+        raise InputError(f"does not fit {n_devices} devices, or is damaged: {error}") from error
+    policy = new_policy(settings, vocabulary, n_devices, seed)
+    policy.load_state_dict(stored.weights)
+    return policy
 
 
 def ppo_loss(log_chance: Tensor, rollout: Rollout, work: Tensor, settings: Settings, entropy_weight: float) -> Tensor:
@@ -113,9 +128,10 @@ class Teacher:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.policy.load_state_dict(state["policy"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.random.state = state["random"]
+        found = Stored(state, "teacher")
+        restore_weights(self.policy, found.value("policy"), "policy")
+        restore_optimiser(self.optimiser, found.value("optimiser"), "optimiser")
+        self.random.state = random_state(found.value("random"), "teacher: 'random'")
 
 
 class GdpLearner:

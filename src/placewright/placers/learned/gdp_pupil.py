@@ -19,7 +19,8 @@ from placewright.placers.learned.gdp_network import GraphTensors
 from placewright.placers.learned.gdp_settings import Settings
 from placewright.placers.learned.groups import GroupGraph, group_graph
 from placewright.placers.learned.rewards import Rewards, single_device_rows
-from placewright.placers.learned.training import Report, Trials, as_array, as_tensor
+from placewright.placers.learned.stored import Stored, any_number, rows_of, tensor, whole_number
+from placewright.placers.learned.training import Report, Trials, as_tensor
 from placewright.problem import Problem
 
 ELITES = 6
@@ -185,10 +186,37 @@ class Pupil:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.trials.restore(state["trials"])
-        self.elites = [(score, row) for score, t in state["elites"] if (row := as_array(t)) is not None]
-        self._baseline, self._spread, self._rewards_seen = state["baseline"]
-        self._reference_s, self.visits = state["reference_s"], state["visits"]
+        found, elites = Stored(state, "learner"), []
+        self.trials.restore(found.part("trials").data)
+        for entry in found.listed("elites", 0, ELITES):
+            if not (isinstance(entry, list) and len(entry) == 2):
+                raise InputError("learner: 'elites' is not a list of scores with placements")
+            row = rows_of(entry[1], "learner: 'elites'", self.groups.allowed)
+            elites.append((any_number(entry[0], "learner: 'elites'"), row))
+        baseline, spread, seen = found.listed("baseline", 3, 3)
+        self._baseline = any_number(baseline, "learner: 'baseline'", -math.inf)
+        self._spread = any_number(spread, "learner: 'baseline'")
+        self._rewards_seen = whole_number(seen, "learner: 'baseline'")
+        self.elites, self._reference_s, self.visits = elites, found.number("reference_s"), found.whole("visits")
+
+    def rollout(self, entry: Any) -> Rollout:
+        """What an update was to learn from, out of a checkpoint."""
+        where = "pending: 'rollouts'"
+        if not (isinstance(entry, list) and len(entry) == 5):
+            raise InputError(f"{where} is not a list of rollouts")
+        scale = whole_number(entry[0], where, len(self.graphs) - 1)
+        n_blocks, n_devices = self.graphs[scale].n_blocks, self.problem.n_devices
+        action = tensor(entry[1], where, torch.int64, (None, n_blocks))
+        if bool((action < 0).any() or (action >= n_devices).any()) or not len(action):
+            raise InputError(f"{where} name devices that are not there")
+        target = entry[4]
+        return Rollout(
+            scale,
+            action,
+            tensor(entry[2], where, torch.float32, (len(action), n_blocks)),
+            tensor(entry[3], where, torch.float32, (len(action),)),
+            None if target is None else tensor(target, where, torch.float32, (n_blocks, n_devices)),
+        )
 
 
 def check_same_devices(problems: list[Problem], settings: Settings) -> None:

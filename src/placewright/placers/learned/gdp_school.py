@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from placewright.errors import InputError
 from placewright.placers.learned.features import Vocabulary
-from placewright.placers.learned.gdp_learner import Teacher, new_policy
+from placewright.placers.learned.gdp_learner import Teacher, fitted_policy, new_policy
 from placewright.placers.learned.gdp_pupil import Pupil, Rollout, check_same_devices
 from placewright.placers.learned.gdp_settings import Settings
 from placewright.placers.learned.policy_file import Policy
 from placewright.placers.learned.rewards import SimulatedRewards
 from placewright.placers.learned.schooling import Lesson
+from placewright.placers.learned.stored import Stored, whole_number
 from placewright.placers.learned.training import Report
 from placewright.problem import Problem
 
@@ -45,9 +47,11 @@ class GdpSchool:
         check_same_devices(list(problems), settings)
         self.problems, self.settings, self.evaluations, self.seed = tuple(problems), settings, evaluations, seed
         self.vocabulary = Vocabulary(start.op_types) if start else Vocabulary.of(p.graph for p in problems)
-        policy = new_policy(settings, self.vocabulary, problems[0].n_devices, seed)
-        if start is not None:
-            policy.load_state_dict(start.weights)
+        n_devices = problems[0].n_devices
+        if start is None:
+            policy = new_policy(settings, self.vocabulary, n_devices, seed)
+        else:
+            policy = fitted_policy(start, settings, self.vocabulary, n_devices, seed)
         self.teacher = Teacher(policy, settings, seed, where)
         self._pool = ThreadPoolExecutor(max(2, min(BATCH, os.cpu_count() or 1)), thread_name_prefix="gdp-judge")
         self.learners = list(
@@ -138,13 +142,18 @@ class GdpSchool:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on exactly where another school of the same settings stood."""
-        self.teacher.restore(state["teacher"])
-        for pupil, saved in zip(self.learners, state["learners"], strict=True):
-            pupil.restore(saved)
-        self.steps, self._pending = state["steps"], None
-        if state["pending"] is not None:
-            numbers = state["pending"]["numbers"]
-            done = [Rollout(*r) for r in state["pending"]["rollouts"]]
+        found, n = Stored(state, "state"), len(self.learners)
+        self.teacher.restore(found.part("teacher").data)
+        for pupil, saved in zip(self.learners, found.listed("learners", n, n), strict=True):
+            pupil.restore(Stored(saved, "learners").data)
+        self.steps, self._pending = found.whole("steps"), None
+        if found.value("pending") is not None:
+            pending = found.part("pending")
+            numbers = [whole_number(i, "pending: 'numbers'", n - 1) for i in pending.listed("numbers", 1, n)]
+            if len(set(numbers)) != len(numbers):
+                raise InputError("pending: 'numbers' are not distinct")
+            rollouts = pending.listed("rollouts", len(numbers), len(numbers))
+            done = [self.learners[i].rollout(r) for i, r in zip(numbers, rollouts, strict=True)]
             results = [_finished(r, self._report(i)) for r, i in zip(done, numbers, strict=True)]
             self._pending = _Pending(numbers, results)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from placewright.documents import Fields
 from placewright.errors import InputError, suggestion
+from placewright.placers.learned.stored_settings import checked_settings
 from placewright.text import shown
 
 Gate = Literal["graph", "node", "none"]
@@ -89,4 +91,17 @@ def settings_for(variant: str, **changes: Any) -> Settings:
 
 def settings_of(document: dict[str, Any]) -> Settings:
     """Read what :meth:`Settings.document` wrote."""
-    return Settings(**{**document, "scales": tuple(document["scales"])})
+    scales = Fields(document, "settings").list_of("scales")
+    if not 1 <= len(scales) <= 16 or any(type(s) is not int or not 0 <= s <= 4096 for s in scales):
+        raise InputError("settings: 'scales' is not a list of 1 to 16 whole numbers from 0 to 4096")
+    rest = {name: value for name, value in document.items() if name != "scales"}
+    choices = {name: get_args(known) for name, known in _CHOICES.items()}
+    limits = {
+        "width": (1, 4096), "sage_layers": (0, 64), "attention_layers": (0, 64), "heads": (1, 256),
+        "inner_width": (1, 16384), "segment": (1, 4096), "rounds": (1, 64), "policy_scales": (1, len(scales)),
+        "samples": (1, 4096), "epochs": (0, 256), "mutants": (0, 4096),
+    }  # fmt: skip
+    found = checked_settings(Settings(scales=tuple(scales)), rest, "settings", choices, limits)
+    if found.width % found.heads:
+        raise InputError(f"settings: 'width' is {found.width}, expected a multiple of 'heads', which is {found.heads}")
+    return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from placewright.placers.learned.placing import LearnedPlacer
 from placewright.problem import Problem
+from placewright.reading import reading
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +38,7 @@ class HsdagPlacer(LearnedPlacer):
     ) -> None:  # fmt: skip
         from placewright.placers.learned.hsdag_settings import settings_for
 
-        super().__init__(rewards)
+        super().__init__(rewards, policy)
         self.settings = settings_for(variant, **options)
         self._policy_file = policy
 
@@ -49,14 +50,18 @@ class HsdagPlacer(LearnedPlacer):
         from placewright.placers.learned.features import Vocabulary
         from placewright.placers.learned.hsdag_settings import settings_of
         from placewright.placers.learned.policy_file import load_policy
+        from placewright.placers.learned.stored import check_weights
 
-        settings, vocabulary, weights = self.settings, Vocabulary.of([problem.graph]), None
-        if self._policy_file is not None:
+        if self._policy_file is None:
+            settings, vocabulary = self.settings, Vocabulary.of([problem.graph])
+            policy, optimiser = new_policy(settings, vocabulary, problem.n_devices, seed)
+        else:
             stored = load_policy(self._policy_file, self.name)
-            settings, vocabulary, weights = settings_of(stored.settings), Vocabulary(stored.op_types), stored.weights
-        policy, optimiser = new_policy(settings, vocabulary, problem.n_devices, seed)
-        if weights is not None:
-            policy.load_state_dict(weights)
+            with reading(self._policy_file, "a policy"):
+                settings, vocabulary = settings_of(stored.settings), Vocabulary(stored.op_types)
+                check_weights(stored.weights, _skeleton(settings, vocabulary, problem.n_devices), "weights")
+                policy, optimiser = new_policy(settings, vocabulary, problem.n_devices, seed)
+                policy.load_state_dict(stored.weights)
         return new_learner(problem, rewards, settings, vocabulary, policy, optimiser, seed)
 
 
@@ -66,17 +71,27 @@ def new_policy(
     """A policy with random weights, and its optimiser."""
     import torch
 
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        policy = _network(settings, vocabulary, n_devices)
+    return policy, torch.optim.Adam(policy.parameters(), lr=settings.learning_rate or 1e-3)
+
+
+def _network(settings: Settings, vocabulary: Vocabulary, n_devices: int) -> MovePolicy | EpisodePolicy:
     from placewright.placers.learned.hsdag_episodes import EpisodePolicy
     from placewright.placers.learned.hsdag_moves import MovePolicy
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        policy = (
-            MovePolicy(settings, vocabulary)
-            if settings.decide == "moves"
-            else EpisodePolicy(settings, vocabulary, n_devices)
-        )
-    return policy, torch.optim.Adam(policy.parameters(), lr=settings.learning_rate or 1e-3)
+    if settings.decide == "moves":
+        return MovePolicy(settings, vocabulary)
+    return EpisodePolicy(settings, vocabulary, n_devices)
+
+
+def _skeleton(settings: Settings, vocabulary: Vocabulary, n_devices: int) -> dict[str, torch.Tensor]:
+    """What weights such a policy has, without any memory: sizes come from a file."""
+    import torch
+
+    with torch.device("meta"):
+        return _network(settings, vocabulary, n_devices).state_dict()
 
 
 def new_learner(

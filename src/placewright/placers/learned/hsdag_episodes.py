@@ -17,6 +17,7 @@ from placewright.placers.learned.groups import group_graph
 from placewright.placers.learned.hsdag_settings import Settings, Update
 from placewright.placers.learned.network import DeviceHead, StructureNet
 from placewright.placers.learned.rewards import Rewards, single_device_rows
+from placewright.placers.learned.stored import Stored, random_state
 from placewright.placers.learned.training import OwnRandomness, Report, Trials
 from placewright.placers.lists.starts import constructive_starts
 from placewright.problem import Problem
@@ -137,8 +138,10 @@ class EpisodeLearner:
         return {"trials": self.trials.state(), "random": self._random.state, "reference_s": self._reference_s}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.trials.restore(state["trials"])
-        self._random.state, self._reference_s = state["random"], state["reference_s"]
+        found = Stored(state, "learner")
+        self.trials.restore(found.part("trials").data)
+        self._random.state = random_state(found.value("random"), "learner: 'random'")
+        self._reference_s = found.number("reference_s")
 
 
 def _chosen(log_chance: Tensor, action: Tensor) -> Tensor:

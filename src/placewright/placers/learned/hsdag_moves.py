@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from placewright.budget import Budget
+from placewright.errors import InputError
 from placewright.evaluate.memory import memory_matters
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.annealing.search import work_prices
@@ -23,7 +24,8 @@ from placewright.placers.learned.moves import MOVE_WIDTH, STATE_WIDTH, Moves, Mo
 from placewright.placers.learned.network import MoveHead, StructureNet
 from placewright.placers.learned.rewards import Judged, Rewards, single_device_rows, ways_left
 from placewright.placers.learned.sections import LEAST_GAIN, WIDE, Place, sections_of
-from placewright.placers.learned.training import OwnRandomness, Report, Trials, as_array, as_tensor
+from placewright.placers.learned.stored import Stored, any_number, random_state, ranks_of, rows_of, tensor
+from placewright.placers.learned.training import OwnRandomness, Report, Trials, as_tensor
 from placewright.placers.lists.starts import constructive_starts
 from placewright.problem import Problem
 
@@ -35,6 +37,7 @@ LARGEST_GUESS = (-0.01, 0.03)  # changes of the score as guessed, as shares of i
 BAND = 0.015  # placements so much worse than the best one are good enough to go on from, less and less
 STARTS_S = 60.0  # for list schedules; long, because what is left out for lack of time depends on the machine
 FADING = 1 / 3  # share of the evaluations over which priced work fades out of the score
+MOST_PLACES, MOST_WHOLE = 1000, 2**53  # in checkpoints
 SHAKING_MOVES = 4  # at random, where all in reach was tried
 
 
@@ -286,14 +289,36 @@ class MoveLearner:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.trials.restore(state["trials"])
-        self._random.state = state["random"]
-        places = [Place(device.numpy(), as_array(rank), time.numpy()) for device, rank, time in state["places"]]
+        found = Stored(state, "learner")
+        self.trials.restore(found.part("trials").data)
+        self._random.state = random_state(found.value("random"), "learner: 'random'")
+        places = [self._place(entry) for entry in found.listed("places", 0, MOST_PLACES)]
+        if len(places) == 1:
+            raise InputError("learner: 'places' has one entry, expected none or at least two")
+        scale, whole, progress = (any_number(x, "learner: 'numbers'", -1.0) for x in found.listed("numbers", 3, 3))
+        if not (0 <= scale < math.inf and 0 <= whole < MOST_WHOLE and whole.is_integer() and progress <= 1):
+            raise InputError("learner: 'numbers' are not what a search leaves")
+        seen = tensor(found.value("seen"), "learner: 'seen'", torch.int64, (None,))
+        memory = found.listed("memory", 0, 2)
+        width = self.policy.head.width + 1  # and a first guess
+        if memory:
+            inputs = tensor(memory[0], "learner: 'memory'", torch.float32, (None, width))
+            tensor(memory[-1], "learner: 'memory'", torch.float32, (len(inputs),))
+            if len(memory) != 2 or not len(inputs):
+                raise InputError("learner: 'memory' is not what a search leaves")
         self._now, self._best = (places[0], places[1]) if places else (None, None)
         self._untried = places[2:]
-        self._scale, self._whole, self._progress = state["numbers"]
-        self._drawer.seen = set(state["seen"].tolist())
-        self._memory, self._gained = [[tensor] for tensor in state["memory"]] or ([], [])
+        self._scale, self._whole, self._progress = scale, int(whole), progress
+        self._drawer.seen = set(seen.tolist())
+        self._memory, self._gained = [[kept] for kept in memory] or ([], [])
+
+    def _place(self, entry: Any) -> Place:
+        where = "learner: 'places'"
+        if not (isinstance(entry, list) and len(entry) == 3):
+            raise InputError(f"{where} is not a list of placements")
+        device = rows_of(entry[0], where, self.trials.groups.allowed)
+        time_s = tensor(entry[2], where, torch.float64, (self.sections.n_sections,), infinite=True).numpy()
+        return Place(device, ranks_of(entry[1], where, self.problem.n_ops), time_s)
 
 
 class _Outcome(NamedTuple):

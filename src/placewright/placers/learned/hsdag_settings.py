@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
+from placewright.documents import Fields
 from placewright.errors import InputError, suggestion
 from placewright.placers.learned.features import Blocks
 from placewright.placers.learned.groups import Rule
+from placewright.placers.learned.stored_settings import checked_settings
 from placewright.text import shown
 
 Variant = Literal["ours", "paper", "released"]
@@ -83,4 +85,13 @@ def settings_for(variant: str, **changes: Any) -> Settings:
 
 def settings_of(document: dict[str, Any]) -> Settings:
     """Read what :meth:`Settings.document` wrote."""
-    return Settings(**{**document, "blocks": Blocks(**document["blocks"])})
+    blocks = Fields(document.get("blocks"), "settings: blocks").data
+    rest = {name: value for name, value in document.items() if name != "blocks"}
+    limits = {"hidden": (1, 4096), "levels": (0, 64), "batch": (1, 4096), "replays": (0, 256)}
+    return checked_settings(
+        replace(Settings(), blocks=checked_settings(Blocks(), blocks, "settings: blocks", {}, {})),
+        rest,
+        "settings",
+        {**_CHOICES, "variant": get_args(Variant)},
+        limits,
+    )

@@ -136,8 +136,9 @@ class MoveHead(nn.Module):
 
     def __init__(self, hidden: int, move_width: int) -> None:
         super().__init__()
+        self.width = hidden + move_width
         self.score = nn.Sequential(
-            nn.Linear(hidden + move_width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
+            nn.Linear(self.width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
             nn.Linear(hidden, 1),
         )  # fmt: skip
         last = self.score[-1]

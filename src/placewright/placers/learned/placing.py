@@ -13,6 +13,7 @@ from placewright.budget import Budget
 from placewright.graph import IntArray
 from placewright.placers.base import Found, Placer, single_device_values
 from placewright.problem import Problem
+from placewright.reading import reading
 
 if TYPE_CHECKING:
     from placewright.placement import Placement
@@ -31,8 +32,9 @@ class LearnedPlacer(Placer):
     requires = ("torch", "safetensors")
     extra = "torch"
 
-    def __init__(self, rewards: Callable[[Problem], Rewards] | None = None) -> None:
+    def __init__(self, rewards: Callable[[Problem], Rewards] | None = None, given_policy: str | None = None) -> None:
         self.make_rewards = rewards
+        self.given_policy = given_policy  # the file, if the user named one
 
     @property
     def by_rank(self) -> bool:
@@ -66,6 +68,13 @@ class LearnedPlacer(Placer):
             self.search(problem, Budget(10.0, evaluations=_WARM_UP_EVALUATIONS), 0)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
+        if self.given_policy is None:
+            return self._search(problem, budget, seed)
+        # Weights may be well formed and still give no chances to draw from, now or after some steps.
+        with reading(self.given_policy, "a policy"):
+            return self._search(problem, budget, seed)
+
+    def _search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         from placewright.evaluate import lower_bound
         from placewright.placers.learned.rewards import MeasuredRewards, SimulatedRewards
         from placewright.placers.learned.training import one_thread, run_learner

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -14,9 +15,11 @@ from placewright.placers.learned.hsdag import new_learner, new_policy
 from placewright.placers.learned.hsdag_settings import Settings
 from placewright.placers.learned.policy_file import Policy, save_policy
 from placewright.placers.learned.rewards import SimulatedRewards
+from placewright.placers.learned.stored import Stored, restore_optimiser, restore_weights
 from placewright.placers.learned.training import Checkpoint, HasTrials, Report, Resumable, one_thread
 from placewright.problem import Problem
 from placewright.profile import graph_fingerprint
+from placewright.reading import reading
 
 LONG_STEP_S = 0.5
 
@@ -75,11 +78,12 @@ class School:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on exactly where another school of the same settings stood."""
-        self.policy.load_state_dict(state["policy"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        for learner, saved in zip(self.learners, state["learners"], strict=True):
-            learner.restore(saved)
-        self._next = state["next"]
+        found, n = Stored(state, "state"), len(self.learners)
+        restore_weights(self.policy, found.value("policy"), "policy")
+        restore_optimiser(self.optimiser, found.value("optimiser"), "optimiser")
+        for learner, saved in zip(self.learners, found.listed("learners", n, n), strict=True):
+            learner.restore(Stored(saved, "learners").data)
+        self._next = found.whole("next", n - 1)
 
     def as_policy(self) -> Policy:
         """The policy as it is now, with its history."""
@@ -147,7 +151,8 @@ def new_school(
     if start is None:
         return GdpSchool(problems, settings_for("ours"), evaluations, seed)
     stored = load_policy(start, "gdp")
-    return GdpSchool(problems, settings_of(stored.settings), evaluations, seed, start=stored)
+    with reading(start, "a policy"):
+        return GdpSchool(problems, settings_of(stored.settings), evaluations, seed, start=stored)
 
 
 def train(
@@ -159,9 +164,9 @@ def train(
     had never stopped.
     """
     checkpoint = checkpoint_of(school, output)
-    if resume:
-        checkpoint.load(school)
-    with one_thread():
+    is_resumed = resume and checkpoint.load(school)
+    # Numbers out of a file may be well formed and still lead to none.
+    with one_thread(), reading(checkpoint.path, "a checkpoint") if is_resumed else nullcontext():
         while not budget.expired():
             began = time.monotonic()
             lesson = school.step()

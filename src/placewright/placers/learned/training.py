@@ -16,17 +16,23 @@ import torch
 from numpy.typing import NDArray
 
 from placewright.budget import OPTIMAL_GAP, Budget, Incumbent
+from placewright.documents import check_version
 from placewright.errors import InputError
 from placewright.execute.torch_workers import inner_threads
 from placewright.files import write_whole_bytes
+from placewright.frontends.base import one_line
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.learned.groups import GroupGraph, repaired
 from placewright.placers.learned.rewards import Judged, Rewards
+from placewright.placers.learned.stored import Stored, any_number, ranks_of, rows_of
 from placewright.problem import Problem
-from placewright.text import shown
+from placewright.reading import reading
+from placewright.text import bytes_text
 
 TOP = 3
-CHECKPOINT_FORMAT = "placewright-checkpoint/1"
+CHECKPOINT_VERSION = 1  # of the format
+CHECKPOINT_FORMAT = f"placewright-checkpoint/{CHECKPOINT_VERSION}"
+LARGEST_CHECKPOINT_BYTES = 2**30
 
 
 class Report(NamedTuple):
@@ -129,19 +135,25 @@ class Trials:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.best_value, self.rewards.evaluations = state["best_value"], state["evaluations"]
-        self.best_device_of_op, self.best_rank_s = as_array(state["best"]), as_array(state["best_rank_s"])
-        self.top = [(value, row.numpy()) for value, row in state["top"]]
+        found, allowed = Stored(state, "trials"), self.problem.allowed
+        value, evaluations = found.number("best_value"), found.whole("evaluations")
+        best = found.value("best")
+        device_of_op = None if best is None else rows_of(best, "trials: 'best'", allowed)
+        rank_s = ranks_of(found.value("best_rank_s"), "trials: 'best_rank_s'", self.problem.n_ops)
+        if (device_of_op is None) != math.isinf(value):
+            raise InputError("trials: 'best_value' and 'best' do not go together")
+        top = []
+        for entry in found.listed("top", 0, TOP):
+            if not (isinstance(entry, list) and len(entry) == 2):
+                raise InputError("trials: 'top' is not a list of values with placements")
+            top.append((any_number(entry[0], "trials: 'top'"), rows_of(entry[1], "trials: 'top'", allowed)))
+        self.best_value, self.rewards.evaluations = value, evaluations
+        self.best_device_of_op, self.best_rank_s, self.top = device_of_op, rank_s, top
 
 
 def as_tensor(array: NDArray[Any] | None) -> torch.Tensor | None:
     """A copy for a checkpoint."""
     return None if array is None else torch.from_numpy(array.copy())
-
-
-def as_array(tensor: torch.Tensor | None) -> NDArray[Any] | None:
-    """The way back."""
-    return None if tensor is None else tensor.numpy()
 
 
 class OwnRandomness:
@@ -203,14 +215,19 @@ class Checkpoint:
         """Restore the learner; ``False`` if there is no file. Another run's file is an :class:`InputError`."""
         if not self.path.exists():
             return False
-        where = shown(str(self.path), 200)
-        try:
-            document = torch.load(self.path, map_location="cpu", weights_only=True)  # tensors and plain values, no code
-        except Exception as error:
-            raise InputError(f"{where}: not a checkpoint: {shown(str(error))}") from error
-        if not isinstance(document, dict) or document.get("format") != CHECKPOINT_FORMAT:
-            raise InputError(f"{where}: not a checkpoint of this version")
-        if document["settings"] != json.dumps(self.settings):
-            raise InputError(f"{where}: belongs to a run with other settings; remove it or choose another -o")
-        learner.restore(document["state"])
-        return True
+        with reading(self.path, "a checkpoint") as where:
+            size = self.path.stat().st_size
+            if size > LARGEST_CHECKPOINT_BYTES:
+                raise InputError(f"{where}: not a checkpoint: it is larger than {bytes_text(LARGEST_CHECKPOINT_BYTES)}")
+            try:
+                document = torch.load(self.path, map_location="cpu", weights_only=True)  # plain values, no code
+            except Exception as error:
+                raise InputError(f"{where}: not a checkpoint: {one_line(error)}") from error
+            if not isinstance(document, dict) or not isinstance(document.get("format"), str):
+                raise InputError(f"{where}: not a checkpoint of placewright")
+            check_version(document["format"], "checkpoint", CHECKPOINT_VERSION, where)
+            found = Stored(document, where)
+            if found.value("settings") != json.dumps(self.settings):
+                raise InputError(f"{where}: belongs to a run with other settings; remove it or choose another -o")
+            learner.restore(found.part("state").data)
+            return True
