@@ -17,6 +17,7 @@ import torch
 
 from placewright.errors import InputError, suggestion
 from placewright.extras import require
+from placewright.files import read_json
 from placewright.forked import Exclusive
 from placewright.frontends.base import one_line
 from placewright.live import METADATA, checkpoint_config
@@ -90,15 +91,16 @@ def empty_model(folder: str | Path) -> Any:
     path = Path(folder)
     if not (path / "config.json").is_file():
         raise InputError(f"{shown(str(folder), 200)}: no config.json there; expected the folder of a checkpoint")
+    read_json(path / "config.json")
     try:
-        config = transformers.AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
+        config = transformers.AutoConfig.from_pretrained(str(path), local_files_only=True)
     except Exception as error:
         raise InputError(f"{shown(str(folder), 200)}: {one_line(error)}") from error
     names = getattr(config, "architectures", None) or []
-    make = checkpoint_config.model_class(names)
+    make = getattr(transformers, names[0], None) if names else None
     dtype = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or torch.float32
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        dtype = torch.float32
+    if isinstance(dtype, str):
+        dtype = getattr(torch, dtype, torch.float32)
     with _building:
         old = torch.get_default_dtype()
         torch.set_default_dtype(dtype)
