@@ -158,15 +158,20 @@ def test_configurations_that_ask_for_code_are_refused(
     assert not os.path.exists(tmp_path / "modules" / "transformers_modules")
 
 
-@pytest.mark.parametrize(
-    "architecture", ["pipeline", "AutoTokenizer", "Trainer", "logging", "utils", "__class__", "evil"]
-)
-def test_architectures_are_models_and_nothing_else(architecture: str, tmp_path: Path) -> None:
-    """Other names of transformers are not called; the type of the model then decides."""
+@pytest.mark.parametrize("architecture", ["pipeline", "AutoTokenizer", "Trainer", "logging", "utils", "__class__"])
+def test_architectures_are_models_and_nothing_else(
+    architecture: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers")
+    (tmp_path / "config.json").write_text(json.dumps({**TINY, "architectures": [architecture]}))
+    told = complaint(capsys, "place", f"hf:{tmp_path}?tokens=4", "--placer", "single")
+    assert f"'{architecture}' as its architecture, which is no model" in told
+
+
+def test_architectures_that_nobody_knows_are_left_to_the_type_of_the_model(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     from placewright.live.hf import empty_model
 
-    (tmp_path / "config.json").write_text(json.dumps({**TINY, "architectures": [architecture]}))
-    assert type(empty_model(tmp_path)).__name__ == "GPT2Model"
-    (tmp_path / "config.json").write_text(json.dumps(TINY))
-    assert type(empty_model(tmp_path)).__name__ == "GPT2LMHeadModel"
+    for architectures, made in ((["TheirsForCausalLM"], "GPT2Model"), (["GPT2LMHeadModel"], "GPT2LMHeadModel")):
+        (tmp_path / "config.json").write_text(json.dumps({**TINY, "architectures": architectures}))
+        assert type(empty_model(tmp_path)).__name__ == made

@@ -37,10 +37,8 @@ def annotated_bytes(placement: Placement, output: Path) -> bytes:
         import onnx_ir
     except ImportError as error:
         raise MissingExtraError("onnx_ir", "onnx") from error
-    with reading(name, "a model") as where:
-        loaded = onnx_ir.load(name)
-        check_safe(loaded, Path(name), where)
-        model = inlined(loaded)
+    with reading(name, "a model"):
+        model = inlined(onnx_ir.load(name))
     _check_weights(onnx_ir, model, Path(name), output)
     _annotate(onnx_ir, model, placement)
     return bytes(onnx_ir.to_proto(model).SerializeToString())
@@ -53,6 +51,7 @@ def annotation(placement: Placement, device: int) -> str:
 
 
 def _check_weights(onnx_ir: Any, model: Any, source: Path, output: Path) -> None:
+    check_safe(model, source, shown(str(source), 200))
     outside = [v for v in model.graph.initializers.values() if isinstance(v.const_value, onnx_ir.ExternalTensor)]
     if outside and output.parent.resolve() != source.parent.resolve():
         where = shown(str(source.parent), 200)

@@ -7,10 +7,12 @@ models that transformers itself lists are made, with attention that it has on bo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from placewright.errors import InputError
+from placewright.extras import require
 from placewright.files import read_json
 from placewright.text import shown
 
@@ -23,6 +25,7 @@ _DEEPEST = 50
 
 def check_config(folder: str | Path) -> None:
     """Refuse a folder whose configuration names code, or other things to be read; without one it passes."""
+    require("transformers")
     where, path = shown(str(folder), 200), Path(folder) / "config.json"
     if not path.is_file():
         return
@@ -54,25 +57,26 @@ def check_config(folder: str | Path) -> None:
         not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures)
     ):
         raise InputError(f"{where}: 'architectures' in its config.json is not a list of names")
+    for name in architectures or []:
+        if name not in _listed() and _is_something_else(name):
+            raise InputError(f"{where}: its config.json names '{shown(name)}' as its architecture, which is no model")
 
 
-def model_class(names: list[str]) -> Any:
-    """The first architecture's class if transformers lists it as a model, else ``None``."""
+def _is_something_else(name: str) -> bool:
+    """Whether transformers calls something by this name; what it does not know is left to the type of the model."""
     import transformers
 
-    if not names or names[0] not in _listed():
-        return None
-    made = getattr(transformers, names[0], None)
-    return made if isinstance(made, type) and issubclass(made, transformers.PreTrainedModel) else None
+    return name.startswith("_") or name in dir(transformers)
 
 
-def _listed() -> set[str]:
+@cache
+def _listed() -> frozenset[str]:
     """The names of all models that transformers finds by a configuration's type."""
     from transformers.models.auto import modeling_auto
 
     tables = [table for name, table in vars(modeling_auto).items() if name.endswith("_MAPPING_NAMES")]
     values = [value for table in tables for value in table.values()]
-    return {name for value in values for name in (value if isinstance(value, (tuple, list)) else [value])}
+    return frozenset(name for value in values for name in (value if isinstance(value, (tuple, list)) else [value]))
 
 
 def _fields(document: dict[str, Any], where: str) -> Iterator[tuple[str, Any]]:

@@ -96,7 +96,7 @@ def empty_model(folder: str | Path) -> Any:
         check_folder(path)
         # Without a word about code, transformers would ask the terminal whether to run that of the folder.
         config = transformers.AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
-        make = checkpoint_config.model_class(getattr(config, "architectures", None) or [])
+        make = _model_class(getattr(config, "architectures", None))
         dtype = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or torch.float32
         if isinstance(dtype, str):
             dtype = getattr(torch, dtype, torch.float32)
@@ -114,6 +114,22 @@ def empty_model(folder: str | Path) -> Any:
             finally:
                 torch.set_default_dtype(old)
         return model.eval()
+
+
+def _model_class(names: Any) -> Any:
+    """The class of transformers' models that a configuration names; ``None`` where it names none that is known."""
+    from transformers.models.auto import modeling_auto
+
+    if names is None or names == []:
+        return None
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise InputError("'architectures' is not a list of names")
+    import transformers
+
+    for name, mapping in vars(modeling_auto).items():
+        if name.endswith("_MAPPING_NAMES") and any(names[0] == v or names[0] in v for v in mapping.values()):
+            return getattr(transformers, names[0], None)
+    return None
 
 
 @contextmanager
