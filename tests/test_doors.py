@@ -113,6 +113,23 @@ def test_memo_schemas(change: str, tmp_path: Path) -> None:
     assert "not a file of measurements" in refused(lambda: Memo(file, "here"), "memo.db")
 
 
+def test_a_refused_memo_is_let_go(tmp_path: Path) -> None:
+    """The error may be kept for long; the database is not locked by it."""
+    file = tmp_path / "memo.db"
+    Memo(file, "here").close()
+    with sqlite3.connect(file) as database:
+        database.execute("pragma journal_mode=delete")
+        database.execute("create table another(x)")
+    with pytest.raises(InputError) as caught:
+        Memo(file, "here")
+    database = sqlite3.connect(file, timeout=0.0)
+    database.execute("pragma locking_mode=exclusive")
+    database.execute("drop table another")
+    database.close()
+    Memo(file, "here").close()
+    assert caught.value.__traceback__ is not None
+
+
 def test_damaged_memo_pages(tmp_path: Path) -> None:
     file = tmp_path / "memo.db"
     with Memo(file, "here") as memo:
@@ -445,6 +462,7 @@ POLICY_CHANGES: dict[str, Callable[[dict[str, Any], dict[str, Any]], Any]] = {
     "more": lambda h, w: w.update(extra=[1.0]),
     "type": lambda h, w: w.update({next(iter(w)): w[next(iter(w))].to(int)}),
     "not a number": lambda h, w: w[next(iter(w))].fill_(float("nan")),
+    "huge weight": lambda h, w: w[next(iter(w))].fill_(1e30),
     "unknown setting": lambda h, w: h["settings"].update(sparkle=1),
     "unknown block": lambda h, w: h["settings"]["blocks"].update(sparkle=1),
     "no blocks": lambda h, w: h["settings"].pop("blocks"),

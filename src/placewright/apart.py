@@ -41,7 +41,7 @@ class Apart:
     def __init__(self, script: Path, most_bytes: int = MOST_BYTES) -> None:
         self._is_late = False
         self._process = subprocess.Popen(
-            [sys.executable, "-S", "-P", str(script), json.dumps(sys.path), str(most_bytes)],
+            [sys.executable, "-S", "-P", str(script), json.dumps([str(p) for p in sys.path]), str(most_bytes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
