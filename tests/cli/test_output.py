@@ -141,3 +141,19 @@ def test_what_takes_long_is_told_with_its_time(
         assert told() == ""
     finally:
         doing.be_quiet(False)
+
+
+def test_the_clock_looks_once_at_what_is_being_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads end things while the clock's thread looks at them."""
+    from placewright.cli import doing as module
+
+    class Vanishing(list):  # type: ignore[type-arg]
+        def __bool__(self) -> bool:
+            was_full = len(self) > 0
+            self.clear()
+            return was_full
+
+    monkeypatch.setattr(module, "_tasks", Vanishing([module._Task("loading", float("inf"))]))
+    module.show()
+    monkeypatch.setattr(module, "_tasks", Vanishing([module._Task("loading", float("inf"))]))
+    assert module.what() == "loading"

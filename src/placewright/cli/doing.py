@@ -46,7 +46,8 @@ _drawn = False
 
 def what() -> str:
     """What is being done, in words that follow "while"."""
-    return _tasks[-1].what if _tasks else ""
+    task = _innermost()
+    return task.what if task else ""
 
 
 @contextlib.contextmanager
@@ -113,12 +114,18 @@ def _tick() -> None:
 def show() -> None:
     """Show what is being done if it has taken long enough."""
     with _drawing, contextlib.suppress(OSError, ValueError):
-        if _is_quiet or not _tasks:
+        task = _innermost()
+        if _is_quiet or task is None:
             return
         if sys.stderr.isatty():
-            _draw(_tasks[-1])
+            _draw(task)
         else:
-            _tell(_tasks[-1])
+            _tell(task)
+
+
+def _innermost() -> _Task | None:
+    """What was begun last; other threads begin and end things meanwhile, so it is looked at once."""
+    return next(iter(_tasks[-1:]), None)
 
 
 def _draw(task: _Task) -> None:
