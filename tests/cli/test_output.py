@@ -145,7 +145,6 @@ def test_what_takes_long_is_told_with_its_time(
 
 def test_the_clock_looks_once_at_what_is_being_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other threads end things while the clock's thread looks at them."""
-    from placewright.cli import doing as module
 
     class Vanishing(list):  # type: ignore[type-arg]
         def __bool__(self) -> bool:
@@ -153,7 +152,7 @@ def test_the_clock_looks_once_at_what_is_being_done(monkeypatch: pytest.MonkeyPa
             self.clear()
             return was_full
 
-    monkeypatch.setattr(module, "_tasks", Vanishing([module._Task("loading", float("inf"))]))
-    module.show()
-    monkeypatch.setattr(module, "_tasks", Vanishing([module._Task("loading", float("inf"))]))
-    assert module.what() == "loading"
+    monkeypatch.setattr(doing, "_tasks", Vanishing([doing._Task("loading", float("inf"))]))
+    doing.show()
+    monkeypatch.setattr(doing, "_tasks", Vanishing([doing._Task("loading", float("inf"))]))
+    assert doing.what() == "loading"

@@ -87,7 +87,7 @@ class Pupil:
         rows = single_device_rows(self.groups.allowed)[: max(1, most)]
         fixed, judged = self.trials.judge(rows)
         finite = judged.score_s[np.isfinite(judged.score_s)]
-        self._reference_s = float(finite.min()) if len(finite) else 1.0
+        self._reference_s = (float(finite.min()) or 1.0) if len(finite) else 1.0
         self._note(fixed, judged.score_s, judged.is_valid)
         return self.trials.report(judged.value, self.groups.n_groups)
 

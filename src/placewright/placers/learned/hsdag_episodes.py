@@ -89,7 +89,7 @@ class EpisodeLearner:
             rows = np.concatenate([rows, *(row[groups.first_op][None] for row in listed)]).astype(np.int32)
         _, judged = self.trials.judge(rows[: max(1, most)])
         finite = judged.score_s[np.isfinite(judged.score_s)]
-        self._reference_s = float(finite.min()) if len(finite) else 1.0
+        self._reference_s = (float(finite.min()) or 1.0) if len(finite) else 1.0
         return self.trials.report(judged.value, groups.n_groups)
 
     def _episode(self, trials: int) -> tuple[IntArray, Tensor, Tensor, int]:

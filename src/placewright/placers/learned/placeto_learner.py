@@ -111,7 +111,8 @@ class PlacetoLearner:
         rows, judged = self.trials.judge(single_device_rows(self.trials.groups.allowed)[: max(1, most)])
         best = int(judged.score_s.argmin())
         self._start_row = rows[best]
-        self._reference_s = float(judged.score_s[best]) if np.isfinite(judged.score_s[best]) else 1.0
+        best_s = float(judged.score_s[best])
+        self._reference_s = best_s if np.isfinite(best_s) and best_s > 0 else 1.0
         return self.trials.report(judged.value, self.trials.groups.n_groups)
 
     def _features(self, rows: IntArray) -> Tensor:

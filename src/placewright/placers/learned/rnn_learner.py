@@ -82,7 +82,7 @@ class RnnLearner:
         if math.isinf(self._reference_s):
             _, judged = self.trials.judge(single_device_rows(self.trials.groups.allowed)[: max(1, most)])
             finite = judged.score_s[np.isfinite(judged.score_s)]
-            self._reference_s = float(finite.min()) if len(finite) else 1.0
+            self._reference_s = (float(finite.min()) or 1.0) if len(finite) else 1.0
             return self.trials.report(judged.value, self.trials.groups.n_groups)
         with self._random():
             devices, log_chance, entropy = self.policy(self._x, self._allowed, min(BATCH, most))
