@@ -102,7 +102,7 @@ OPEN: dict[str, Callable[[Path], None]] = {
     "profile": open_profile,
     "cluster": open_cluster,
     "constraints": open_constraints,
-    "journal": open_journal,
+    "measurement": open_journal,
     "memo": open_memo,
     "policy": open_policy,
     "checkpoint": open_checkpoint,

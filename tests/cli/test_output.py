@@ -89,13 +89,13 @@ def files_at_most(size_bytes: int) -> Iterator[None]:
 
 def test_a_journal_on_a_full_disk_keeps_what_it_had(tmp_path: Path) -> None:
     path = tmp_path / "profile.json.partial"
-    journal = Journal(path, {"format": "test"})
+    journal = Journal(path, {"model": "test"})
     journal.add("passes cpu", [1.0, 2.0])
     before = path.read_bytes()
     with files_at_most(len(before) + 5), pytest.raises(InputError, match=r"partial: cannot be written: .*--resume"):
         journal.add("passes cpu", [3.0, 4.0])
     assert path.read_bytes() == before
-    assert Journal(path, {"format": "test"}, resume=True).found("passes cpu") == [[1.0, 2.0]]
+    assert Journal(path, {"model": "test"}, resume=True).found("passes cpu") == [[1.0, 2.0]]
 
 
 def test_a_checkpoint_on_a_full_disk_leaves_the_old_one(tmp_path: Path) -> None:

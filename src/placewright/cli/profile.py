@@ -125,7 +125,6 @@ def _measured(
     with doing(f"loading {shown(model)}"):
         source = open_source(model, runtime, parse_shapes(shapes))
     settings = {
-        "format": "placewright-measurement/1",
         "fingerprint": graph_fingerprint(source.graph),
         "runtime": source.runtime,
         "kinds": [[k.name, k.runtime_device, k.threads, k.precision, k.instruction_set] for k in kinds],

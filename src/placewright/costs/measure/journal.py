@@ -16,7 +16,7 @@ from placewright.reading import reading
 from placewright.text import shown
 
 VERSION = 1  # of the format
-FORMAT = f"placewright-journal/{VERSION}"
+FORMAT = f"placewright-measurement/{VERSION}"
 
 
 class Journal:
@@ -84,7 +84,7 @@ def _lines(path: Path, settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         except InputError as error:
             raise _damaged(where) from error
         if isinstance(head, dict) and "format" in head:
-            check_version(head.pop("format"), "journal", VERSION, where)
+            check_version(head.pop("format"), "measurement", VERSION, where)
         if head != json.loads(json.dumps(settings)):
             raise InputError(
                 f"{where}: is of another measurement (model, devices or runtime differ): "
