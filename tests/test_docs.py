@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from placewright.cli.main import app, run
+from placewright.errors import MissingExtraError
+from placewright.extras import missing_extra
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -30,10 +32,17 @@ def test_page(
     if any("$ " in code and "model.onnx" in code for _, code in blocks):  # the reader's own model
         shutil.copy(request.getfixturevalue("conv_net").onnx, tmp_path / "model.onnx")
     for language, code in blocks:
-        if language == "python":
-            exec(compile(code, str(page), "exec"), names)
-        else:
-            _run_console(code, capsys)
+        try:
+            if language == "python":
+                exec(compile(code, str(page), "exec"), names)
+            else:
+                _run_console(code, capsys)
+        except MissingExtraError as error:
+            pytest.skip(str(error))
+        except ImportError as error:
+            if (missing := missing_extra(error)) is None:
+                raise
+            pytest.skip(str(missing))
 
 
 def _run_console(code: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,8 +51,11 @@ def _run_console(code: str, capsys: pytest.CaptureFixture[str]) -> None:
         program, *arguments = shlex.split(command)
         assert program == "placewright"
         capsys.readouterr()
-        assert run(arguments) == 0, command
-        shown = capsys.readouterr().out
+        exit_code = run(arguments)
+        shown, said = capsys.readouterr()
+        if missing := re.search(r"this needs the package '(\w+)': pip install 'placewright\[(\w+)\]'", said):
+            raise MissingExtraError(missing[1], missing[2])
+        assert exit_code == 0, command
         pattern = ".*".join(re.escape(piece.strip()) for piece in promised.split("..."))
         assert re.search(pattern, shown, re.DOTALL), f"{command} printed:\n{shown}"
 
