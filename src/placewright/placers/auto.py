@@ -15,7 +15,7 @@ from placewright.placers.registry import get_placer, get_placer_class, is_instal
 from placewright.problem import Problem
 
 _ANY_NUMBER = 1_000_000_000
-_LAST_RESORT_S, _LAST_RESORT_PLACEMENTS = 0.3, 20_000  # for problems on which no member finds a valid placement
+_LAST_RESORT_PLACEMENTS = 20_000  # for problems on which no member finds a valid placement
 _PROGRAMME_S_PER_OP = 0.03  # with less time the programme of a pipeline finds no more than annealing, and proves little
 _EASY_PROGRAMME_S_PER_OP = 0.005  # the same where no two devices are alike and work counts for more than copies
 
@@ -79,7 +79,7 @@ class AutoPlacer(Placer):
         stop = "proven optimal" if shared.is_closed() else "budget used" if shared.expired() else "every member ran"
         best = shared.incumbent
         if best is None:
-            last = _last_resort(problem, budget.apart(_LAST_RESORT_S, _LAST_RESORT_PLACEMENTS), seed)
+            last = _last_resort(problem, budget.apart(math.inf, _LAST_RESORT_PLACEMENTS), seed)
             evaluations += last.evaluations
             bound = max(shared.bound, last.bound or 0.0)
             return last._replace(bound=bound, evaluations=evaluations, note=f"ran {', '.join(ran)}; {last.note}")

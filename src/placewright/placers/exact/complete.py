@@ -26,8 +26,8 @@ class CompletePlacer(Placer):
     """Looks at all placements, equal devices counted once, until all are seen or the budget ends.
 
     What it finds is optimal when it comes to the end, and if it finds nothing then, nothing exists. Problems that are
-    too large for that are refused at once: no placement but the best single device. With ``budget.evaluations`` at
-    least so many placements are looked at, whatever the clock says.
+    too large for that are refused at once: no placement but the best single device. With ``budget.evaluations`` it
+    ends after so many placements.
     """
 
     name = "complete"
@@ -74,7 +74,7 @@ def _number_of_placements(problem: Problem) -> int:
 def _with_orders(problem: Problem, budget: Budget) -> _Seen:
     incumbent = budget.incumbent
     upper = math.inf if incumbent is None else incumbent.value
-    found = search_completely(problem, budget, upper)
+    found = search_completely(problem, budget, upper, budget.evaluations or math.inf)
     if found.device_of_op is None and incumbent is not None:
         return _Seen(incumbent.device_of_op, incumbent.priority, incumbent.value, found.finished, found.steps)
     return _Seen(found.device_of_op, found.priority, found.value, found.finished, found.steps)
@@ -82,9 +82,9 @@ def _with_orders(problem: Problem, budget: Budget) -> _Seen:
 
 def _placements(problem: Problem, budget: Budget) -> _Seen:
     best, value, count = None, math.inf, 0
-    least = budget.evaluations or 1
-    for rows in _batches(problem):
-        if count >= least and budget.expired():
+    most = budget.evaluations or MOST_PLACEMENTS
+    for rows in _batches(problem, most):
+        if count >= most or (count and budget.expired()):
             return _Seen(best, None, value, False, count)
         count += len(rows)
         result = evaluate_many(problem, rows)
@@ -96,12 +96,12 @@ def _placements(problem: Problem, budget: Budget) -> _Seen:
     return _Seen(best, None, value, True, count)
 
 
-def _batches(problem: Problem) -> Iterator[NDArray[np.int32]]:
+def _batches(problem: Problem, most: int) -> Iterator[NDArray[np.int32]]:
     """All placements that keep to allowed devices, of equal devices the one that is used first; some rows at a time."""
     units = movable_units(problem)
     choices = [np.flatnonzero(row).astype(np.int32) for row in units.allowed]
     before = alike_before(problem)
-    size = max(1, _CELLS_AT_ONCE // problem.n_ops)
+    size = max(1, min(most, _CELLS_AT_ONCE // problem.n_ops))
     total = _number_of_placements(problem)
     for low in range(0, total, size):
         number = np.arange(low, min(low + size, total))
