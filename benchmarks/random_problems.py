@@ -42,8 +42,8 @@ def drawn_problem(seed: int) -> Any:
     """The problem of that number."""
     import numpy as np
 
-    from placewright.problem import Problem, Rule
-    from placewright.testing import random_cluster, random_graph
+    from placewright.problem import Rule
+    from placewright.testing import problem_of, random_cluster, random_graph
 
     rng = np.random.default_rng(seed)
     execution = EXECUTIONS[seed % len(EXECUTIONS)]
@@ -92,17 +92,8 @@ def drawn_problem(seed: int) -> Any:
         names = [d.name for d in cluster.devices]
         pin, forbid = (Rule(a, f"^op{rng.integers(0, n_ops)}$", str(rng.choice(names))) for a in ("pin", "forbid"))
         options["rules"] = (pin,) if often() else (forbid,)
-    return Problem(
-        graph=graph,
-        cluster=cluster,
-        op_time_s=times,
-        memory_bytes=graph.weight_bytes,
-        tensor_copy_s=costs(graph.n_tensors, len(cluster.link_table().links)),
-        execution=execution,
-        objective="throughput" if execution == "pipeline" else "latency",
-        track_activations=not often(),
-        **options,
-    )
+    copies = costs(graph.n_tensors, len(cluster.link_table().links))
+    return problem_of(graph, cluster, times, copies, execution, track_activations=not often(), **options)
 
 
 def optimum_of(problem: Any) -> tuple[float, bool] | None:

@@ -58,7 +58,7 @@ def check_config(folder: str | Path) -> None:
     ):
         raise InputError(f"{where}: 'architectures' in its config.json is not a list of names")
     for name in architectures or []:
-        if name not in _listed() and _is_something_else(name):
+        if name not in listed_models() and _is_something_else(name):
             raise InputError(f"{where}: its config.json names '{shown(name)}' as its architecture, which is no model")
 
 
@@ -70,7 +70,7 @@ def _is_something_else(name: str) -> bool:
 
 
 @cache
-def _listed() -> frozenset[str]:
+def listed_models() -> frozenset[str]:
     """The names of all models that transformers finds by a configuration's type."""
     from transformers.models.auto import modeling_auto
 

@@ -116,20 +116,11 @@ def empty_model(folder: str | Path) -> Any:
         return model.eval()
 
 
-def _model_class(names: Any) -> Any:
-    """The class of transformers' models that a configuration names; ``None`` where it names none that is known."""
-    from transformers.models.auto import modeling_auto
-
-    if names is None or names == []:
-        return None
-    if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-        raise InputError("'architectures' is not a list of names")
+def _model_class(names: list[str] | None) -> Any:
+    """The class of transformers' models that a checked configuration names; ``None`` where it names none we know."""
     import transformers
 
-    for name, mapping in vars(modeling_auto).items():
-        if name.endswith("_MAPPING_NAMES") and any(names[0] == v or names[0] in v for v in mapping.values()):
-            return getattr(transformers, names[0], None)
-    return None
+    return getattr(transformers, names[0], None) if names and names[0] in checkpoint_config.listed_models() else None
 
 
 @contextmanager

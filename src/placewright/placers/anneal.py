@@ -13,7 +13,7 @@ from placewright.placers.greedy import GreedyPlacer
 from placewright.placers.lists.starts import constructive_starts, warm_up_starts
 from placewright.placers.random import RandomPlacer
 from placewright.placers.topo import TopoPlacer
-from placewright.placers.units import movable_units
+from placewright.placers.units import fastest_devices
 from placewright.problem import Problem
 
 START_SHARE = 0.2  # of the time, at most, for constructive placements
@@ -36,7 +36,7 @@ class AnnealPlacer(Placer):
         warm_up_starts(problem)
         if problem.execution == "calls":
             GreedyPlacer().warm_up(problem)
-        anneal_from(problem, [Point(_fastest_devices(problem))], Budget(0.05, evaluations=2), 0, threads=1)
+        anneal_from(problem, [Point(fastest_devices(problem))], Budget(0.05, evaluations=2), 0, threads=1)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         starts = starting_points(problem, budget.part(START_SHARE * budget.remaining_s()), seed)
@@ -73,7 +73,7 @@ def starting_points(problem: Problem, budget: Budget, seed: int) -> list[tuple[P
         if found is not None:
             rows.append(found)
     if not points and not rows:
-        rows.append(_fastest_devices(problem))
+        rows.append(fastest_devices(problem))
     if rows:
         result = evaluate_many(problem, np.array(rows))
         values = np.where(result.is_valid, result.value, np.inf).tolist()
@@ -84,9 +84,3 @@ def starting_points(problem: Problem, budget: Budget, seed: int) -> list[tuple[P
         if known.value < min(again, default=np.inf):
             points.append((Point(known.device_of_op, known.priority), known.value))
     return sorted(points, key=lambda p: p[1])
-
-
-def _fastest_devices(problem: Problem) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Every group on the device that runs it fastest, whatever the limits: where all else has failed."""
-    units = movable_units(problem)
-    return units.time_s.argmin(axis=1).astype(np.int32)[units.unit_of_op]

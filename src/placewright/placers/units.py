@@ -46,6 +46,12 @@ def movable_units(problem: Problem) -> Units:
     return Units(unit.astype(np.int32), memory, time, np.isfinite(time))
 
 
+def fastest_devices(problem: Problem) -> NDArray[np.int32]:
+    """Every unit on the device that runs it fastest, whatever the limits: where all else has failed."""
+    units = movable_units(problem)
+    return units.time_s.argmin(axis=1).astype(np.int32)[units.unit_of_op]
+
+
 def whole_units(problem: Problem, device_of_op: NDArray[np.int32]) -> NDArray[np.int32]:
     """The placement with whole units on devices that they may use: where every search has to start.
 
@@ -53,9 +59,8 @@ def whole_units(problem: Problem, device_of_op: NDArray[np.int32]) -> NDArray[np
     """
     units = movable_units(problem)
     first_op = np.unique(units.unit_of_op, return_index=True)[1]
-    device = np.asarray(device_of_op, dtype=np.int32)[first_op]
-    is_allowed = units.allowed[np.arange(len(device)), device]
-    return np.where(is_allowed, device, units.time_s.argmin(axis=1).astype(np.int32))[units.unit_of_op]
+    device = np.asarray(device_of_op, dtype=np.int32)[first_op][units.unit_of_op]
+    return np.where(units.allowed[units.unit_of_op, device], device, fastest_devices(problem))
 
 
 def _stable_order(label: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -89,12 +89,20 @@ def random_problem(
     times = costs(n_ops, n_kinds)
     if unsupported:
         times[rng.random(times.shape) < 0.15] = np.inf
+    copies = costs(graph.n_tensors, len(cluster.link_table().links))
+    return problem_of(graph, cluster, times, copies, execution, **options)
+
+
+def problem_of(
+    graph: OpGraph, cluster: Cluster, op_time_s: Any, tensor_copy_s: Any, execution: Execution, **options: Any
+) -> Problem:
+    """The problem of drawn costs, where weights are all that takes memory."""
     return Problem(
         graph=graph,
         cluster=cluster,
-        op_time_s=times,
+        op_time_s=op_time_s,
         memory_bytes=graph.weight_bytes,
-        tensor_copy_s=costs(graph.n_tensors, len(cluster.link_table().links)),
+        tensor_copy_s=tensor_copy_s,
         execution=execution,
         objective="throughput" if execution == "pipeline" else "latency",
         **options,
