@@ -80,6 +80,15 @@ RandomPlacer.search = search
 """
 
 
+def test_what_a_library_makes_of_the_interruption_is_not_the_models_fault() -> None:
+    """C++ code that calls Python gives an exception of its own back, of which a reader makes an input error."""
+    wait = "try: time.sleep(600)\n    except BaseException as error: raise api.InputError('x') from error"
+    code, _, err = ended(SLOW_LOADING.format(wait=wait), ["place", *CHAIN], signal.SIGINT)
+    assert code == 130, err
+    assert "stopped while" in err
+    assert "placewright: x" not in err
+
+
 def test_a_search_that_hears_nothing_ends_with_the_best_it_has_told_of(tmp_path: Path) -> None:
     place = ["place", *CHAIN, "--placer", "random", "-o", str(tmp_path / "p.json"), "--json"]
     code, out, err = ended(DEAF_SEARCH, place, signal.SIGTERM)

@@ -68,6 +68,8 @@ def _ended_by(error: BaseException) -> int | None:
     match error:
         case typer.Exit():
             return int(error.exit_code)
+        case Exception() if (stopped := stopping.raised()) is not None:
+            return _complain(str(stopped), stopping.exit_code(stopped.number))
         case PlacewrightError():
             return _complain(str(error), error.exit_code)
         case stopping.Stopped():

@@ -72,6 +72,7 @@ class _State:
     def __init__(self) -> None:
         self.is_in_verb = False
         self.number = 0  # of the first signal
+        self.raised: Stopped | None = None  # what the main thread was left by
         self.interrupts: list[Callable[[], None]] = []  # what asks the present work to come to an end
         self.resorts: list[Callable[[], int]] = []  # what gives the best answer so far, and an exit code
         self.answer = threading.Lock()  # whoever holds it gives the answer: the main thread or the watching one
@@ -85,6 +86,11 @@ _state = _State()
 def was_stopped() -> bool:
     """Whether a signal has come."""
     return _state.number != 0
+
+
+def raised() -> Stopped | None:
+    """What a signal has raised in this command, if it did: a library may make an error of its own out of it."""
+    return _state.raised
 
 
 def is_last_resort() -> bool:
@@ -125,7 +131,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     if is_first and _state.is_answering:
         return
     if not is_first or not _state.interrupts:
-        error = Stopped(number, doing.what())
+        _state.raised = error = Stopped(number, doing.what())
         if _state.is_in_verb:
             raise error
         raise Uncaught from error
