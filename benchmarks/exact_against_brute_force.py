@@ -21,7 +21,7 @@ from placewright.budget import Budget
 from placewright.evaluate import check, prove_infeasible
 from placewright.placers import get_placer, get_placer_class
 from placewright.placers.registry import is_installed
-from placewright.problem import Execution, Problem
+from placewright.problems import Execution, Problem
 from placewright.testing import optimum, random_problem
 
 EXECUTION: dict[str, Execution] = {"mincut": "sequential", "calls-exact": "calls", "cpsat": "overlap"}

@@ -15,10 +15,10 @@ import time
 
 from placewright.api import load
 from placewright.errors import InputError
-from placewright.placers.assignment.exact_process import MODULES, ExactProcess, Settings, Solver
-from placewright.placers.assignment.search import local_search
-from placewright.placers.assignment.units import Units, evaluate
-from placewright.placers.assignment.view import assignment_view
+from placewright.placers.pipeline.not_contiguous.exact_process import MODULES, ExactProcess, Settings, Solver
+from placewright.placers.pipeline.not_contiguous.search import local_search
+from placewright.placers.pipeline.not_contiguous.units import Units, evaluate
+from placewright.placers.pipeline.not_contiguous.view import assignment_view
 from placewright.testing.published import published_files
 
 MARKS = (0.3, 0.6, 1.0)

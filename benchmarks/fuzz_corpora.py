@@ -54,7 +54,7 @@ def constraints(folder: Path) -> list[Path]:
 
 def placements(folder: Path) -> list[Path]:
     import placewright as pw
-    from placewright.problem import Rule
+    from placewright.problems import Rule
 
     problem = pw.load("zoo:chain?ops=3", cluster="p100x2", rules=(Rule("forbid", "0$", "cpu"),))
     pw.place(problem, placer="topo").save(folder / "ruled.json")
@@ -70,7 +70,7 @@ def placements(folder: Path) -> list[Path]:
 
 
 def read_saved(file: Path) -> None:
-    from placewright.report.contents import report_contents
+    from placewright.reports.contents import report_contents
     from placewright.saved import open_placement
 
     placement = open_placement(file)

@@ -43,7 +43,7 @@ from placewright.placers import get_placer
 from placewright.placers.base import Found, Placer, make_ready
 from placewright.placers.learned.gdp_curriculum import HELD_OUT_ACCELERATORS, Machine, lessons, load_lessons
 from placewright.placers.learned.rewards import ways_left
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 TABLE = (
     ("rnnlm-2", "p100x2"), ("rnnlm-4", "p100x4"), ("rnnlm-8", "p100x8"), ("gnmt-2", "p100x2"), ("gnmt-4", "p100x4"),

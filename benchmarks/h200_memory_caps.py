@@ -176,7 +176,7 @@ def measure_model(model, device, curve, end, options) -> list[dict]:
     from placewright.execute.measure import measure_in_turns
     from placewright.execute.torch_weights import WeightStore
     from placewright.frontends.registry import read_model
-    from placewright.problem import Rule, build_problem
+    from placewright.problems import Rule, build_problem
     from placewright.zoo import zoo_module
 
     module, inputs = zoo_module(model)

@@ -100,7 +100,7 @@ def measure_model(model, device, curve, use_graphs, seconds, options) -> dict:
     from placewright.execute.torch import TorchRun
     from placewright.execute.torch_weights import WeightStore
     from placewright.frontends.registry import read_model
-    from placewright.problem import Rule, build_problem
+    from placewright.problems import Rule, build_problem
     from placewright.zoo import zoo_module
 
     began = time.monotonic()

@@ -25,7 +25,7 @@ from placewright.budget import Budget, Progress
 from placewright.placement import checked_placement
 from placewright.placers import get_placer
 from placewright.placers.base import make_ready, single_device_values
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 MODELS = ("inception-v3", "resnet-50", "bert-base")
 SETTINGS = ("flex170", "h200-xeon")

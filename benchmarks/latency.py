@@ -29,7 +29,7 @@ from placewright.cluster import Cluster, DeviceKind, Link, equal_devices
 from placewright.placers import get_placer, get_placer_class, placer_names
 from placewright.placers.base import prepare
 from placewright.placers.registry import is_installed
-from placewright.problem import EXECUTIONS, Execution, Problem
+from placewright.problems import EXECUTIONS, Execution, Problem
 from placewright.zoo import zoo_graph
 
 LISTS = ("heft", "peft", "etf", "sct", "cpop")

@@ -20,7 +20,7 @@ from placewright.errors import InputError
 from placewright.evaluate import check, evaluate
 from placewright.placers import get_placer
 from placewright.placers.base import prepare, single_device_values
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.testing.published import published_files, published_problems
 
 

@@ -21,7 +21,7 @@ from placewright.costs.measure.campaign import measure
 from placewright.costs.measure.journal import Journal
 from placewright.costs.measure.sources import zoo_torch_source
 from placewright.errors import PlacewrightError
-from placewright.profile import graph_fingerprint
+from placewright.profiles import graph_fingerprint
 
 # Those whose files stay small; the recurrent ones are training steps unless an option says otherwise.
 MODELS = (

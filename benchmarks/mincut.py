@@ -21,7 +21,7 @@ from placewright.budget import Budget
 from placewright.cluster import Cluster, Device, DeviceKind, Link
 from placewright.placers import get_placer
 from placewright.placers.base import prepare, single_device_values
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 KINDS = (
     DeviceKind("cpu", True, 0.5e12, 90e9, 2e-6, 5e-6),

@@ -21,8 +21,8 @@ from placewright.cluster import Cluster, Device, DeviceKind, Link
 from placewright.evaluate import lower_bound
 from placewright.placers import get_placer
 from placewright.placers.base import prepare
-from placewright.placers.lists.starts import constructive_starts, warm_up_starts
-from placewright.problem import Problem
+from placewright.placers.overlap.starts import constructive_starts, warm_up_starts
+from placewright.problems import Problem
 from placewright.zoo.synthetic import layered
 
 N_DEVICES = 4

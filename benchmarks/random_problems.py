@@ -42,7 +42,7 @@ def drawn_problem(seed: int) -> Any:
     """The problem of that number."""
     import numpy as np
 
-    from placewright.problem import Rule
+    from placewright.problems import Rule
     from placewright.testing import problem_of, random_cluster, random_graph
 
     rng = np.random.default_rng(seed)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from placewright import load, place
-from placewright.report.contents import report_contents
-from placewright.report.page import page_html
+from placewright.reports.contents import report_contents
+from placewright.reports.page import page_html
 from placewright.text import bytes_text
 
 REPORTS = (

@@ -31,7 +31,7 @@ from placewright.evaluate import evaluate_many
 from placewright.evaluate.batch import cpu_count
 from placewright.evaluate.reference import overlap_value_and_peaks
 from placewright.frontends.workload import workload_document
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.zoo.synthetic import layered
 
 OP_GAP_US, BUS_GAP_US, BYTES_PER_US = 5.7, 25.0, 7600.0

@@ -23,7 +23,7 @@ from placewright.errors import InputError
 from placewright.placement import Placement
 from placewright.placers import get_placer
 from placewright.placers.base import prepare
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.testing.published import published_files, reference_table
 
 BASELINES = ("dpl", "pipedream", "partition", "local-search", "topo", "single")

@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from exported_models import Exports, exported_branches, exported_model
 from placewright.frontends.workload import workload_document
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.testing import random_graph
 from published import (  # noqa: F401 - a fixture and hooks, which pytest finds by their names
     pytest_collection_modifyitems,

@@ -15,7 +15,7 @@ from placewright.constraints import Constraints, parse_constraints
 from placewright.errors import InputError
 from placewright.evaluate import check, prove_infeasible
 from placewright.placers.registry import get_placer_class, is_installed, placer_names
-from placewright.problem import Rule
+from placewright.problems import Rule
 from placewright.testing import random_problem
 
 FILE = """

@@ -25,7 +25,7 @@ from placewright.execute.memo import Measurement, Memo
 from placewright.files import read_json
 from placewright.frontends.registry import read_model
 from placewright.placement import read_placement
-from placewright.problem import Rule
+from placewright.problems import Rule
 from placewright.reading import reading
 from placewright.saved import open_placement
 

@@ -22,9 +22,9 @@ from placewright.cluster_file import load_cluster
 from placewright.costs.measure.journal import Journal
 from placewright.errors import InputError
 from placewright.execute.memo import Measurement, Memo
-from placewright.problem import Problem
-from placewright.profile import modelled_profile
+from placewright.problems import Problem
 from placewright.profile_file import read_profile
+from placewright.profiles import modelled_profile
 from placewright.saved import open_placement
 
 KEPT = Path(__file__).parent / "formats"

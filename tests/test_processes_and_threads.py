@@ -24,7 +24,7 @@ import placewright
 from placewright import InputError
 from placewright.errors import CycleError, MissingExtraError, PlacewrightError
 from placewright.forked import Exclusive
-from placewright.problem import Problem, once_per_problem
+from placewright.problems import Problem, once_per_problem
 from pool_work import fail, fail_by_itself, placed, run_torch_workers, small_problem, values
 
 GIVEN_UP_AFTER_S = 180.0  # a hang, not a slow machine

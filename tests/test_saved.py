@@ -122,7 +122,7 @@ ODD: list[Any] = [
 
 @pytest.mark.parametrize("seed", range(60))
 def test_odd_files_never_cause_a_traceback(tmp_path: Path, seed: int) -> None:
-    from placewright.report.contents import report_contents
+    from placewright.reports.contents import report_contents
 
     rng = np.random.default_rng(seed)
     _, file = saved(tmp_path, rules=(Rule("forbid", "0$", "cpu"),))

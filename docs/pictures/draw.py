@@ -13,8 +13,8 @@ from placewright.cluster import Cluster, DeviceKind, Link, equal_devices
 from placewright.evaluate import evaluate
 from placewright.files import write_whole
 from placewright.graph import build_graph
-from placewright.problem import Problem
-from placewright.report.timeline import timeline_svg
+from placewright.problems import Problem
+from placewright.reports.timeline import timeline_svg
 
 HERE = Path(__file__).resolve().parent
 MS = 1e-3

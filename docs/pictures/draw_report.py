@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from placewright import Budget, load, place
 from placewright.files import write_whole_bytes
-from placewright.report.contents import report_contents
-from placewright.report.page import page_html
+from placewright.reports.contents import report_contents
+from placewright.reports.page import page_html
 
 HERE = Path(__file__).resolve().parent
 COLOURS = 128

@@ -12,7 +12,7 @@ from placewright.evaluate import timeline
 from placewright.files import write_whole
 from placewright.placement import Placement
 from placewright.placers.registry import get_placer_class, placer_names
-from placewright.report.timeline import timeline_svg
+from placewright.reports.timeline import timeline_svg
 
 HERE = Path(__file__).resolve().parent / "placers"
 MODEL, CLUSTER = "zoo:fork-join?blocks=2", "laptop-npu"

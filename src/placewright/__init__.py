@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from placewright.graph import OpGraph, build_graph
     from placewright.placement import Placement, checked_placement, read_placement
     from placewright.placers.base import Found, Placer
-    from placewright.problem import Problem, Rule, build_problem
-    from placewright.profile import Profile
+    from placewright.problems import Problem, Rule, build_problem
+    from placewright.profiles import Profile, modelled_profile
     from placewright.saved import open_placement
 
 choose_folder()
@@ -53,6 +53,7 @@ __all__ = [
     "checked_placement",
     "export_placement",
     "load",
+    "modelled_profile",
     "open_placement",
     "parse_constraints",
     "place",
@@ -73,14 +74,15 @@ _HOME = {
     "Placement": "placement",
     "Placer": "placers.base",
     "PlacewrightError": "errors",
-    "Problem": "problem",
-    "Profile": "profile",
-    "Rule": "problem",
+    "Problem": "problems",
+    "Profile": "profiles",
+    "Rule": "problems",
     "build_graph": "graph",
-    "build_problem": "problem",
+    "build_problem": "problems",
     "checked_placement": "placement",
     "export_placement": "export.registry",
     "load": "api",
+    "modelled_profile": "profiles",
     "open_placement": "saved",
     "parse_constraints": "constraints",
     "place": "api",

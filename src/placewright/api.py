@@ -20,9 +20,9 @@ from placewright.graph import OpGraph
 from placewright.placement import Placement
 from placewright.placers.base import make_ready
 from placewright.placers.registry import get_placer
-from placewright.problem import Problem, build_problem
-from placewright.profile import Profile
+from placewright.problems import Problem, build_problem
 from placewright.profile_file import find_profile
+from placewright.profiles import Profile
 from placewright.reading import reading
 from placewright.text import shown
 from placewright.zoo import zoo_graph

@@ -29,7 +29,7 @@ from placewright.cluster import Cluster
 from placewright.documents import check_version, value_text
 from placewright.errors import InputError, suggestion
 from placewright.files import read_text
-from placewright.problem import Problem, Rule
+from placewright.problems import Problem, Rule
 from placewright.reading import reading
 from placewright.text import bytes_text, shown
 from placewright.toml_fields import LARGEST_TOML_BYTES, only_known, parse_toml, quantity, tables, whole_number

@@ -11,7 +11,7 @@ from placewright.errors import MissingExtraError
 from placewright.evaluate import evaluate_many
 from placewright.placers.base import single_device_values
 from placewright.placers.units import movable_units
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 if TYPE_CHECKING:
     import gymnasium

@@ -22,7 +22,7 @@ from placewright.documents import Fields, check_version, finite, value_text
 from placewright.errors import InputError, suggestion
 from placewright.files import read_json, write_whole
 from placewright.graph import FloatArray
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.reading import reading
 from placewright.text import shown, shown_list
 
@@ -166,7 +166,7 @@ class Placement:
         return f"Placement({self.status}, value={self.value:.6g}, bound={self.bound:.6g}, placer={self.placer!r})"
 
     def _repr_html_(self) -> str:
-        from placewright.report.notebook import placement_html
+        from placewright.reports.notebook import placement_html
 
         return placement_html(self)
 

@@ -12,7 +12,7 @@ from placewright.graph import FloatArray
 from placewright.text import shown
 
 if TYPE_CHECKING:
-    from placewright.problem import Problem
+    from placewright.problems import Problem
 
 # Of all costs, and of all bytes: no sum of them overflows, its eighth power and single precision included.
 LARGEST_TOTAL = 1e30
@@ -20,7 +20,7 @@ LARGEST_TOTAL = 1e30
 
 def check_problem(p: Problem) -> None:
     """Raise :class:`InputError` for what would make a judge of placements fail or lie."""
-    from placewright.problem import COMMUNICATIONS, SCHEDULES
+    from placewright.problems import COMMUNICATIONS, SCHEDULES
 
     n, n_tensors = p.graph.n_ops, p.graph.n_tensors
     expected = {

@@ -19,7 +19,7 @@ from placewright.documents import check_version, finite, kind_text
 from placewright.errors import InputError, suggestion
 from placewright.files import read_json, write_whole
 from placewright.graph import FloatArray, OpGraph
-from placewright.profile import Calibration, CopyCurve, Measurement, Profile, graph_fingerprint
+from placewright.profiles import Calibration, CopyCurve, Measurement, Profile, graph_fingerprint
 from placewright.reading import reading
 from placewright.text import shown
 

@@ -19,7 +19,7 @@ from placewright.errors import InputError
 from placewright.files import read_json
 from placewright.frontends.registry import find_frontend
 from placewright.placement import VERSION, Placement, match_placement
-from placewright.problem import COMMUNICATIONS, SAVED_OPTIONS, SCHEDULES, Rule
+from placewright.problems import COMMUNICATIONS, SAVED_OPTIONS, SCHEDULES, Rule
 from placewright.profile_file import profile_set_names
 from placewright.reading import reading
 from placewright.text import shown

@@ -20,7 +20,7 @@ from placewright.cli import evaluate, place
 from placewright.cli.main import run
 from placewright.costs.roofline import roofline_profile
 from placewright.placement import checked_placement
-from placewright.problem import SAVED_OPTIONS, Problem
+from placewright.problems import SAVED_OPTIONS, Problem
 from placewright.profile_file import write_profile
 
 ZOO = ["zoo:fork-join?blocks=2", "--cluster", "p100x2"]

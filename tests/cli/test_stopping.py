@@ -16,8 +16,8 @@ import pytest
 from placewright.budget import Budget, Incumbent
 from placewright.cli.main import run
 from placewright.placers.base import Found, Placer
-from placewright.placers.random import RandomPlacer
-from placewright.problem import Problem
+from placewright.placers.baselines.random import RandomPlacer
+from placewright.problems import Problem
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
 UNCOMPILED = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
@@ -68,7 +68,7 @@ def test_loading_is_left_at_once(number: int, code: int, wait: str) -> None:
 DEAF_SEARCH = """
 import numpy as np
 from placewright.budget import Incumbent
-from placewright.placers.random import RandomPlacer
+from placewright.placers.baselines.random import RandomPlacer
 def search(self, problem, budget, seed):
     row = np.full(problem.n_ops, 2, dtype=np.int32)
     row[:4] = 1

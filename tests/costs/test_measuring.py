@@ -18,7 +18,7 @@ from placewright.costs.measure.runner import Setting
 from placewright.costs.measure.timing import median_and_spread
 from placewright.errors import InputError
 from placewright.graph import FloatArray
-from placewright.profile import graph_fingerprint
+from placewright.profiles import graph_fingerprint
 from placewright.zoo import zoo_graph
 
 GRAPH = zoo_graph("chain?ops=3")

@@ -20,7 +20,7 @@ from placewright import profile_file
 from placewright.cli.main import run
 from placewright.cli.profile import doubts
 from placewright.graph import OpGraph
-from placewright.profile import (
+from placewright.profiles import (
     Calibration,
     CopyCurve,
     Measurement,

@@ -13,8 +13,8 @@ from placewright.costs.roofline import roofline_profile, roofline_time_s, suppor
 from placewright.errors import InputError
 from placewright.graph import OpGraph, build_graph
 from placewright.op_classes import OP_CLASSES
-from placewright.problem import build_problem
-from placewright.profile import modelled_profile
+from placewright.problems import build_problem
+from placewright.profiles import modelled_profile
 from placewright.zoo import zoo_graph
 
 

@@ -20,7 +20,7 @@ from placewright.cluster import DeviceKind
 from placewright.frontends.openvino_conversion import convert_silently
 from placewright.frontends.training import mirror_training
 from placewright.graph import OpGraph
-from placewright.profile import Profile
+from placewright.profiles import Profile
 from placewright.zoo.builder import Builder
 from placewright.zoo.tape import Tape, tape_graph
 

@@ -20,7 +20,7 @@ from placewright.evaluate.reference import (
     pipeline_value,
     sequential_value_and_segments,
 )
-from placewright.problem import EXECUTIONS, Problem
+from placewright.problems import EXECUTIONS, Problem
 from placewright.testing import random_problem
 
 THOROUGH = settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -15,8 +15,8 @@ from placewright.costs.roofline import roofline_profile
 from placewright.evaluate import evaluate_many
 from placewright.execute.calibrate import fitted_copies, rank_correlation
 from placewright.execute.diverse import diverse_placements
-from placewright.problem import Problem, build_problem
-from placewright.profile import Profile
+from placewright.problems import Problem, build_problem
+from placewright.profiles import Profile
 from placewright.testing import random_problem
 
 

@@ -30,7 +30,7 @@ from placewright.execute.memo import Memo
 from placewright.execute.stages import StagedModel
 from placewright.placers.base import make_ready
 from placewright.placers.registry import get_placer
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 pytest.importorskip("openvino", reason="the extra 'openvino' is not installed")

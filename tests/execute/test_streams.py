@@ -34,7 +34,7 @@ from placewright.execute.pipeline import (
 from placewright.execute.run import PLACED, PlacementRun, run_placement
 from placewright.execute.stages import Part, Source, StagedModel
 from placewright.placement import Placement, checked_placement
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 Workers = Literal["threads", "processes"]
 BOTH = pytest.mark.parametrize("workers", ["threads", "processes"])

@@ -215,7 +215,7 @@ def test_scales_are_found_again() -> None:
 def test_a_calibrated_profile_fits_its_model(mobilenet: Any) -> None:
     from placewright.cluster_file import load_cluster
     from placewright.frontends.registry import read_model
-    from placewright.problem import build_problem
+    from placewright.problems import build_problem
 
     program, inputs = mobilenet
     graph, cluster = read_model(program, {}), load_cluster("h200-xeon")

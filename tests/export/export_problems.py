@@ -6,7 +6,7 @@ import numpy as np
 
 from placewright.graph import build_graph
 from placewright.placement import Placement, checked_placement
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.testing import random_problem
 
 HOSTILE = [

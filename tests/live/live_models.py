@@ -17,8 +17,8 @@ from placewright.live.measure import Costs  # noqa: E402
 from placewright.live.module_graph import INPUT, OUTPUT  # noqa: E402
 from placewright.live.workload import make_workloads  # noqa: E402
 from placewright.placement import Placement, checked_placement  # noqa: E402
-from placewright.problem import Problem  # noqa: E402
-from placewright.profile import CopyCurve  # noqa: E402
+from placewright.problems import Problem  # noqa: E402
+from placewright.profiles import CopyCurve  # noqa: E402
 
 WORDS = 64
 NAMES = ("mixtral", "llama", "gpt2", "bert")

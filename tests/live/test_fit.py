@@ -27,7 +27,7 @@ from placewright.live.live_problem import CostTable, Place
 from placewright.live.transfer import TorchBackend
 from placewright.live.workload import make_workloads
 from placewright.placement import Placement, checked_placement
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.testing.tagged_devices import TaggedDevices, pretended_cuda
 
 

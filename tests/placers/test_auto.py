@@ -10,10 +10,10 @@ import pytest
 from placewright import load, place
 from placewright.budget import Budget, Incumbent
 from placewright.placers import get_placer
-from placewright.placers.anneal import AnnealPlacer
 from placewright.placers.auto import PLANS, graph_width, plan_for
-from placewright.problem import EXECUTIONS, Execution
-from placewright.testing.problems import random_problem
+from placewright.placers.search.anneal import AnnealPlacer
+from placewright.problems import EXECUTIONS, Execution
+from placewright.testing.drawn_problems import random_problem
 from placewright.zoo import zoo_graph
 
 

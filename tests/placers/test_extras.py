@@ -14,7 +14,7 @@ from placewright.errors import InputError, MissingExtraError
 from placewright.extras import EXTRA_OF, missing_extra
 from placewright.placers import get_placer, get_placer_class, placer_names
 from placewright.placers.registry import placers_for
-from placewright.problem import EXECUTIONS, Execution, Problem
+from placewright.problems import EXECUTIONS, Execution, Problem
 from placewright.testing import optimum, random_problem
 
 # Nothing optional can be found or imported, as in an install without extras.

@@ -12,7 +12,7 @@ from placewright.api import load, place
 from placewright.budget import Budget
 from placewright.errors import InputError, MissingExtraError
 from placewright.placers import Found, Placer, get_placer, get_placer_class, placer_names
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.testing import PlacerContract
 
 AUTOMATIC = [n for n in placer_names() if n != "expert"]

@@ -15,18 +15,18 @@ from placewright.budget import Budget
 from placewright.cluster_file import load_cluster
 from placewright.evaluate import evaluate, prove_infeasible
 from placewright.placers import get_placer, get_placer_class, placer_names
-from placewright.placers.annealing.search import Point, _Search
 from placewright.placers.base import make_ready
 from placewright.placers.registry import is_installed
+from placewright.placers.search.chains import Point, _Search
 from placewright.placers.units import movable_units, whole_units
-from placewright.problem import EXECUTIONS, Execution
-from placewright.profile import modelled_profile
+from placewright.problems import EXECUTIONS, Execution
+from placewright.profiles import modelled_profile
 from placewright.testing import random_problem
 
 BOX = """
 import numpy as np, placewright as pw
 from placewright import Cluster, Device, DeviceKind, Link, build_graph, build_problem
-from placewright.profile import modelled_profile
+from placewright.profiles import modelled_profile
 pcie = Link("pcie", bandwidth_bytes_per_s=12e9, latency_s=10e-6)
 box = Cluster("box", kinds=(DeviceKind("gpu"), DeviceKind("cpu", is_host=True)),
               devices=(Device("gpu0", "gpu"), Device("cpu0", "cpu")), to_host={"gpu0": pcie}, from_host={"gpu0": pcie})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from placewright.errors import CycleError
 from placewright.evaluate import evaluate_many
 from placewright.graph import build_graph
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.reductions import (
     REDUCTIONS,
     Reduction,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from placewright.placement import Placement
     from placewright.placers.base import Placer
-    from placewright.problem import Problem
+    from placewright.problems import Problem
 
 MODELS = "zoo:inception-v3,zoo:bert-base,zoo:fork-join"
 OF_OBJECTIVE = {"latency": "heft,anneal,auto", "throughput": "topo,dpl,dp"}

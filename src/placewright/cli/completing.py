@@ -44,14 +44,14 @@ def formats() -> list[str]:
 
 def objectives() -> list[str]:
     """Objectives."""
-    from placewright.problem import OBJECTIVES
+    from placewright.problems import OBJECTIVES
 
     return list(OBJECTIVES)
 
 
 def executions() -> list[str]:
     """Execution models."""
-    from placewright.problem import EXECUTIONS
+    from placewright.problems import EXECUTIONS
 
     return list(EXECUTIONS)
 

@@ -33,7 +33,7 @@ def diff(
 
     placewright diff before.json after.json
     """
-    from placewright.report.changes import changes_document, find_changes
+    from placewright.reports.changes import changes_document, find_changes
 
     a, b = (o.open_placed(p, model, cluster, profile, shape, objective, execution) for p in (first, second))
     changes = find_changes(a, b)

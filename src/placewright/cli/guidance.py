@@ -14,7 +14,7 @@ from placewright.text import shown
 
 if TYPE_CHECKING:
     from placewright.cluster import DeviceKind
-    from placewright.problem import Problem
+    from placewright.problems import Problem
 
 _READERS = {
     ".onnx": ("openvino", "onnxruntime"),

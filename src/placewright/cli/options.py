@@ -13,7 +13,7 @@ from placewright.cli import completing as words
 from placewright.cli.completing import completer
 from placewright.cli.doing import doing
 from placewright.errors import InputError
-from placewright.problem import COMMUNICATIONS, SCHEDULES, Problem, Rule
+from placewright.problems import COMMUNICATIONS, SCHEDULES, Problem, Rule
 from placewright.text import shown
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ def placers(as_json: o.Json = False, quiet: o.Quiet = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from placewright.problem import EXECUTIONS
+    from placewright.problems import EXECUTIONS
 
     table = Table("placer", "what it does", "execution models")
     for c in classes:

@@ -24,7 +24,7 @@ LARGE_ERROR, LOW_CORRELATION = 0.15, 0.3
 if TYPE_CHECKING:
     from placewright.cluster import Cluster, DeviceKind
     from placewright.costs.measure.campaign import Finding
-    from placewright.profile import Profile
+    from placewright.profiles import Profile
 
 
 def profile(
@@ -58,7 +58,7 @@ def profile(
 
     placewright profile --merge cpu.json gpu.json -o both.json
     """
-    from placewright.profile import Profile
+    from placewright.profiles import Profile
 
     if list_files or merge:
         profiles = [Profile.load(path) for path in model]
@@ -118,7 +118,7 @@ def _measured(
     from placewright.costs.measure.journal import Journal
     from placewright.costs.measure.sources import open_source
     from placewright.frontends.base import parse_shapes
-    from placewright.profile import graph_fingerprint
+    from placewright.profiles import graph_fingerprint
 
     cluster = load_cluster(cluster_name)
     kinds = _chosen(cluster.kinds, kind_names)

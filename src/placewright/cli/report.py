@@ -42,8 +42,8 @@ def report(
     """
     from placewright.cli.doing import doing
     from placewright.files import write_whole
-    from placewright.report.contents import report_contents
-    from placewright.report.page import page_html
+    from placewright.reports.contents import report_contents
+    from placewright.reports.page import page_html
     from placewright.text import bytes_text, shown
 
     runs = [_figures(file) for file in run or []]
@@ -62,7 +62,7 @@ def _figures(file: str) -> dict[str, Any]:
     from placewright.documents import Fields
     from placewright.files import read_json
     from placewright.reading import reading
-    from placewright.report.contents import measured_figures
+    from placewright.reports.contents import measured_figures
 
     with reading(file, "what 'run --json' prints") as where:
         figures = Fields(read_json(file), where).data

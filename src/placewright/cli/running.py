@@ -17,7 +17,7 @@ from placewright.cli import stopping
 from placewright.cli.doing import doing
 from placewright.placement import Placement, checked_placement, no_placement
 from placewright.placers.base import Placer, best_single_device, make_ready
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.text import time_text
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from placewright.cluster import Cluster, DeviceKind, Efficiency
 from placewright.errors import InputError
 from placewright.graph import BoolArray, FloatArray, OpGraph, sums_by_index
-from placewright.profile import Profile, modelled_profile
+from placewright.profiles import Profile, modelled_profile
 from placewright.text import shown
 
 

@@ -18,7 +18,7 @@ from placewright.evaluate.pipeline import loads, max_load, stages_form_chain
 from placewright.evaluate.sequential import copies_total, find_segments, overhead_total
 from placewright.forked import after_fork
 from placewright.graph import BoolArray, FloatArray
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 
 class BatchResult(NamedTuple):

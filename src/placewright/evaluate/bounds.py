@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import FloatArray, sums_by_index
-from placewright.problem import Problem, once_per_problem
+from placewright.problems import Problem, once_per_problem
 
 
 @once_per_problem

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from placewright.problem import Arrays
+from placewright.problems import Arrays
 
 
 @njit(cache=True, nogil=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import BoolArray, FloatArray, sums_by_index
-from placewright.problem import Problem, Rule, once_per_problem
+from placewright.problems import Problem, Rule, once_per_problem
 from placewright.text import bytes_text, shown, shown_list
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from placewright.evaluate.overlap import Record
-from placewright.problem import Arrays
+from placewright.problems import Arrays
 
 
 @njit(cache=True, nogil=True)

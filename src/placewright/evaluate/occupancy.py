@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from placewright.evaluate import memory
 from placewright.evaluate.single import simulated
 from placewright.graph import FloatArray
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 
 class Occupancy(NamedTuple):

@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 
 from placewright.graph import FloatArray, IntArray
-from placewright.problem import Arrays
+from placewright.problems import Arrays
 
 _ONE = np.uint32(1)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.evaluate import calls, memory, overlap, pipeline, sequential
 from placewright.graph import FloatArray, IntArray, sums_by_index
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 _NO_PRIORITY = np.zeros(0)
 

@@ -22,8 +22,8 @@ from placewright.execute.live import Executor, LiveModel
 from placewright.execute.measure import SETTLING_RUNS, Timing, measure_in_turns
 from placewright.execute.placed import start_placement
 from placewright.placement import checked_placement
-from placewright.problem import Problem
-from placewright.profile import Calibration, CopyCurve, Profile
+from placewright.problems import Problem
+from placewright.profiles import Calibration, CopyCurve, Profile
 
 _AT_ONCE = 4  # executors kept in memory together and run in turns
 _FEWEST = 2

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placewright.evaluate import evaluate_many
 from placewright.placers.registry import get_placer
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 _MOST_SEGMENTS = 16
 _NOISE = 0.5  # of the logarithm of op times: enough for another list schedule each time

@@ -22,8 +22,8 @@ from placewright.execute.pipeline import Pipeline, run_pipeline, time_stream
 from placewright.execute.placed import live_devices, live_stages, planned_starts, start_placement
 from placewright.placement import Placement, checked_placement
 from placewright.placers.base import Placer
-from placewright.problem import Problem
-from placewright.profile import graph_fingerprint
+from placewright.problems import Problem
+from placewright.profiles import graph_fingerprint
 
 AT_ONCE = 4  # placements that are kept compiled and run in turns
 _WARM_UP = 2

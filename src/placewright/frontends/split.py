@@ -15,7 +15,7 @@ from placewright.errors import InputError
 from placewright.evaluate.checking import Fault
 from placewright.files import write_whole
 from placewright.frontends.workload import MAX_DEVICES, op_ids
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.text import shown, shown_list
 
 

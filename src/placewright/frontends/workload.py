@@ -21,7 +21,7 @@ from placewright.documents import Fields
 from placewright.errors import CycleError, InputError
 from placewright.files import read_json, write_whole
 from placewright.graph import build_graph
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.reading import reading
 
 MAX_DEVICES = 1024  # of each kind; a larger number in a file is taken for a mistake

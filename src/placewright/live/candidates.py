@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from placewright.live import METADATA
 from placewright.live.dispatch import DISK, STREAMED
 from placewright.live.module_graph import LiveModel
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 
 def by_hand(problem: Problem) -> Iterator[tuple[str, NDArray[np.int32]]]:

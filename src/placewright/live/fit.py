@@ -38,8 +38,8 @@ from placewright.live.workload import Workload, make_workloads
 from placewright.placement import Placement, checked_placement
 from placewright.placers.base import make_ready, prepare
 from placewright.placers.registry import get_placer
-from placewright.problem import Problem
-from placewright.profile import CopyCurve
+from placewright.problems import Problem
+from placewright.profiles import CopyCurve
 
 MOST_ROUNDS, CONFIRM_S = 5, 15.0  # of candidates that are close to each other, and the time for all such rounds
 WORTHWHILE = 0.02  # streaming that cannot save more than this, less than modelled costs are off, is not planned

@@ -28,7 +28,7 @@ from placewright.live.modelled import modelled_table
 from placewright.live.places import find_places, reserved_bytes
 from placewright.live.transfer import TorchBackend
 from placewright.live.workload import make_workloads
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.reading import reading
 from placewright.text import shown
 

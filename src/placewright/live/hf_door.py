@@ -7,7 +7,7 @@ from typing import Any
 
 from placewright.apart import Apart, Ended, Refused
 from placewright.errors import InputError
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.reading import reading
 
 LIMIT_S = 120.0  # models of hundreds of layers take their time; counts are limited before

@@ -15,8 +15,8 @@ from placewright.live import METADATA
 from placewright.live.dispatch import compute_device
 from placewright.live.measure import Costs
 from placewright.live.module_graph import INPUT, OUTPUT, LiveModel
-from placewright.problem import Problem, Rule
-from placewright.profile import CopyCurve
+from placewright.problems import Problem, Rule
+from placewright.profiles import CopyCurve
 
 MARGIN = 0.02  # of a device's memory, kept free
 LIBRARY_BYTES = 40 * 2**20  # what CUDA libraries take for themselves, where it was not measured

@@ -22,7 +22,7 @@ from placewright.live.trace import flat_tensors
 from placewright.live.transfer import Backend
 from placewright.live.units import structure_of
 from placewright.live.workload import Workload
-from placewright.profile import CopyCurve
+from placewright.profiles import CopyCurve
 
 WARM_UPS, MOST_REPEATS = 2, 9
 ENOUGH_S = 1.0  # of repeats of one thing

@@ -19,7 +19,7 @@ from placewright.live.live_problem import CostTable, Place, disk_costs
 from placewright.live.measure import Costs
 from placewright.live.module_graph import INPUT, OUTPUT, LiveModel
 from placewright.live.workload import Workload
-from placewright.profile import CopyCurve
+from placewright.profiles import CopyCurve
 
 OPERATOR_S = {"cuda": 15e-6, "cpu": 8e-6}  # calling one operator from Python, its launch included
 COPY_S = {"in": 15e-6, "out": 40e-6}  # a copy to a GPU; one from it, with the wait for what runs there

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from placewright.budget import Budget, Incumbent
 from placewright.graph import OpGraph
 from placewright.placers.base import Found, Placer
-from placewright.placers.exact.complete import CompletePlacer
-from placewright.placers.packing import pack
+from placewright.placers.baselines.complete import CompletePlacer
+from placewright.placers.baselines.packing import pack
 from placewright.placers.registry import get_placer, get_placer_class, is_installed
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 _ANY_NUMBER = 1_000_000_000
 _LAST_RESORT_PLACEMENTS = 20_000  # for problems on which no member finds a valid placement
@@ -103,9 +103,9 @@ def plan_for(problem: Problem, seconds: float = math.inf) -> tuple[Step, ...]:
     """The steps for a problem, those left out whose placer is not installed or not made for so many ops."""
     steps = PLANS[problem.execution]
     if problem.execution == "pipeline" and not problem.contiguous:
-        from placewright.placers.assignment.anytime import copies_lead
-        from placewright.placers.assignment.view import assignment_view
-        from placewright.placers.exact.milp import has_programme
+        from placewright.placers.pipeline.not_contiguous.anytime import copies_lead
+        from placewright.placers.pipeline.not_contiguous.milp import has_programme
+        from placewright.placers.pipeline.not_contiguous.view import assignment_view
 
         are_unlike = len(problem.cluster.device_groups()) == problem.n_devices
         is_easy = are_unlike and not copies_lead(assignment_view(problem).units)

@@ -17,7 +17,7 @@ from placewright.budget import Budget
 from placewright.errors import InputError
 from placewright.extras import require
 from placewright.placement import Placement, checked_placement, no_placement
-from placewright.problem import EXECUTIONS, Problem, once_per_problem
+from placewright.problems import EXECUTIONS, Problem, once_per_problem
 from placewright.text import shown
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class Found(NamedTuple):
 class Placer(ABC):
     """Decides which op runs where. Stateless between calls; the same seed gives the same answer.
 
-    A subclass sets ``name`` and ``summary`` and writes :meth:`search`; copy ``single.py`` to start a new one, register
-    it in ``placers/registry.py`` (or by the entry point ``placewright.placers``), and inherit
+    A subclass sets ``name`` and ``summary`` and writes :meth:`search`; copy ``baselines/single.py`` to start a new one,
+    register it in ``placers/registry.py`` (or by the entry point ``placewright.placers``), and inherit
     ``placewright.testing.PlacerContract`` in its test.
 
     >>> from placewright import load

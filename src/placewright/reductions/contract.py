@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from placewright.errors import CycleError
 from placewright.graph import build_graph, sums_by_index
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 
 class Reduced(NamedTuple):

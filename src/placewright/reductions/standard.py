@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.reductions.contract import Reduced, Reduction, acyclic_labels, contract, strongly_connected
 
 _NO_TIME = 1e-6  # as in the published preprocessing

@@ -2,8 +2,8 @@
 
 from placewright.testing.brute_force import optimum
 from placewright.testing.contract import PlacerContract
+from placewright.testing.drawn_problems import problem_of, random_cluster, random_graph, random_problem
 from placewright.testing.frontends import FrontendCase, FrontendContract
-from placewright.testing.problems import problem_of, random_cluster, random_graph, random_problem
 
 __all__ = [
     "FrontendCase",

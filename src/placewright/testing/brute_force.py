@@ -7,7 +7,7 @@ from itertools import permutations, product
 import numpy as np
 
 from placewright.evaluate import evaluate_many
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 
 def optimum(problem: Problem) -> float:

@@ -18,8 +18,8 @@ from placewright.budget import Budget
 from placewright.evaluate import check, evaluate
 from placewright.placement import Placement
 from placewright.placers.base import Placer, single_device_values
-from placewright.problem import Execution, Problem, Rule
-from placewright.testing.problems import random_problem
+from placewright.problems import Execution, Problem, Rule
+from placewright.testing.drawn_problems import random_problem
 
 _CASES = range(6)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from placewright.frontends.workload import workload_cluster
 from placewright.graph import build_graph
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.testing import random_problem
 
 

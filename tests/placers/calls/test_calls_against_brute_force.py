@@ -10,10 +10,10 @@ from placewright.budget import Budget
 from placewright.evaluate import check, prove_infeasible
 from placewright.placers import get_placer
 from placewright.placers.calls.anneal import anneal
-from placewright.placers.calls.bounding import bounding_steps
+from placewright.placers.calls.calls_exact import most_pieces
 from placewright.placers.calls.enumeration import enumerate_placements
 from placewright.placers.calls.groups import groups_of
-from placewright.placers.exact.calls import most_pieces
+from placewright.placers.calls.ladder import bounding_steps
 from placewright.testing import optimum, random_problem
 
 SEEDS = [s for s in range(66) if not prove_infeasible(small_problem(s))]

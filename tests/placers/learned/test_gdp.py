@@ -29,7 +29,7 @@ from placewright.placers.learned.gdp_settings import Settings, settings_for  # n
 from placewright.placers.learned.groups import group_graph  # noqa: E402
 from placewright.placers.learned.rewards import SimulatedRewards  # noqa: E402
 from placewright.placers.learned.training import one_thread  # noqa: E402
-from placewright.problem import Problem, build_problem  # noqa: E402
+from placewright.problems import Problem, build_problem  # noqa: E402
 from placewright.testing import random_problem  # noqa: E402
 
 

@@ -27,7 +27,7 @@ from placewright.placers.learned.network import DeviceHead, StructureNet  # noqa
 from placewright.placers.learned.parsing import components, dominant_neighbour, parse_level, undirected  # noqa: E402
 from placewright.placers.learned.rewards import SimulatedRewards, ways_left  # noqa: E402
 from placewright.placers.learned.rnn_learner import reinforce_loss  # noqa: E402
-from placewright.problem import Problem  # noqa: E402
+from placewright.problems import Problem  # noqa: E402
 from placewright.testing import random_problem  # noqa: E402
 
 

@@ -10,7 +10,7 @@ from placewright.placers.learned.course import Course, course_of, guesses, overt
 from placewright.placers.learned.groups import group_graph
 from placewright.placers.learned.moves import MoveSpace
 from placewright.placers.learned.rewards import copy_seconds, ways_left
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.testing import random_problem
 
 

@@ -18,7 +18,7 @@ from placewright.budget import Budget
 from placewright.execute.memo import Memo
 from placewright.placers import get_placer
 from placewright.placers.learned.rewards import MeasuredRewards
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 
 class FakeRuntime:

@@ -23,7 +23,7 @@ from placewright.placers.learned.hsdag_settings import settings_for  # noqa: E40
 from placewright.placers.learned.moves import MoveSpace  # noqa: E402
 from placewright.placers.learned.rewards import SimulatedRewards, ways_left  # noqa: E402
 from placewright.placers.learned.sections import WIDE, Place, Sections, sections_of  # noqa: E402
-from placewright.problem import Problem  # noqa: E402
+from placewright.problems import Problem  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placewright.placers.pipeline.model import Communication
+from placewright.placers.pipeline.stage_loads import Communication
 from placewright.placers.pipeline.units import Floats, Ops
 
 Option = tuple[int, int, float]

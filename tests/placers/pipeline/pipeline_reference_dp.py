@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from placewright.placers.pipeline.model import LoadModel, stage_load
+from placewright.placers.pipeline.stage_loads import LoadModel, stage_load
 from placewright.placers.pipeline.units import Units
 
 

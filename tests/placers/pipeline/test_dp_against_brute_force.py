@@ -10,8 +10,8 @@ from pipeline_brute_force import best_value
 from pipeline_problems import random_ops
 
 from placewright.placers.pipeline.ideals import solve_ideals
-from placewright.placers.pipeline.linear import solve_linear
-from placewright.placers.pipeline.model import Pipeline, build_model, pipeline_value
+from placewright.placers.pipeline.linear_orders import solve_linear
+from placewright.placers.pipeline.stage_loads import Pipeline, build_model, pipeline_value
 from placewright.placers.pipeline.units import Floats, Ints, Units, build_units
 
 SETTINGS: dict[str, dict[str, Any]] = {

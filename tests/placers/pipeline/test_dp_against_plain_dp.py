@@ -9,7 +9,7 @@ from pipeline_problems import random_ops
 from pipeline_reference_dp import optimum
 
 from placewright.placers.pipeline.ideals import solve_ideals
-from placewright.placers.pipeline.model import Communication, build_model
+from placewright.placers.pipeline.stage_loads import Communication, build_model
 from placewright.placers.pipeline.units import build_units
 
 SHAPES: list[dict[str, Any]] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pipeline_problems import random_ops
 
-from placewright.placers.pipeline import reach
+from placewright.placers.pipeline import thresholds
 from placewright.placers.pipeline.ideals import solve_ideals
 from placewright.placers.pipeline.units import build_units
 
@@ -18,8 +18,8 @@ def test_any_slicing_gives_the_optimum(monkeypatch: pytest.MonkeyPatch, visits_p
         units, _ = build_units(ops, merge_trivial=False)
         expected = solve_ideals(units, threads=1)
         with monkeypatch.context() as patch:
-            patch.setattr(reach, "_VISITS_PER_CALL", visits_per_call)
-            patch.setattr(reach, "_PARALLEL_VISITS", -1)
+            patch.setattr(thresholds, "_VISITS_PER_CALL", visits_per_call)
+            patch.setattr(thresholds, "_PARALLEL_VISITS", -1)
             result = solve_ideals(units, threads=threads)
         assert result.status == expected.status == "optimal"
         assert result.value == pytest.approx(expected.value, rel=1e-9)

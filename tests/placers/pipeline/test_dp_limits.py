@@ -10,8 +10,8 @@ import pytest
 from pipeline_problems import random_ops
 
 from placewright.placers.pipeline.ideals import solve_ideals
-from placewright.placers.pipeline.linear import MAX_CUTS, solve_linear
-from placewright.placers.pipeline.model import build_model, pipeline_value
+from placewright.placers.pipeline.linear_orders import MAX_CUTS, solve_linear
+from placewright.placers.pipeline.stage_loads import build_model, pipeline_value
 from placewright.placers.pipeline.units import Ops, build_units
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from placewright.api import load, place
 from placewright.evaluate import check, evaluate, evaluate_many
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.testing import random_problem
 
 

@@ -20,7 +20,7 @@ from placewright.costs.roofline import supported_ops
 from placewright.errors import InputError
 from placewright.frontends.base import one_line
 from placewright.graph import OpGraph
-from placewright.profile import CopyCurve, Measurement, Profile, graph_fingerprint, united_groups
+from placewright.profiles import CopyCurve, Measurement, Profile, graph_fingerprint, united_groups
 from placewright.text import shown
 
 _WARM_UP_RUNS = 3

@@ -19,7 +19,7 @@ from placewright.errors import InputError
 from placewright.execute.openvino_values import example
 from placewright.frontends.module_paths import path_of_name
 from placewright.graph import FloatArray, OpGraph
-from placewright.profile import united_groups
+from placewright.profiles import united_groups
 from placewright.text import shown
 
 

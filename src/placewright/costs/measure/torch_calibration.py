@@ -20,8 +20,8 @@ from placewright.evaluate import evaluate_many
 from placewright.execute.torch import TorchRun
 from placewright.execute.torch_weights import WeightStore
 from placewright.graph import FloatArray, IntArray, OpGraph
-from placewright.problem import Problem
-from placewright.profile import CopyCurve, Profile, graph_fingerprint
+from placewright.problems import Problem
+from placewright.profiles import CopyCurve, Profile, graph_fingerprint
 
 if TYPE_CHECKING:
     import torch

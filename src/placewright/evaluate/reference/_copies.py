@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placewright.cluster import Link
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 
 def consumers(problem: Problem, tensor: int) -> list[int]:

@@ -14,7 +14,7 @@ from placewright.evaluate.reference._copies import (
     outputs,
     up_link,
 )
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 Node = tuple[int, int]  # (device, piece) of an accelerator, (-1, op) of the host pool
 

@@ -14,7 +14,7 @@ from placewright.evaluate.reference._copies import (
     outputs,
     up_link,
 )
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 Copy = tuple[float, float]  # start, end
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from placewright.evaluate.reference._copies import consumers, copy_time, direct_link, down_link, op_time, up_link
-from placewright.problem import Problem, contiguity_edges
+from placewright.problems import Problem, contiguity_edges
 
 
 def pipeline_value(problem: Problem, device: list[int], replicas: list[int] | None = None) -> float:

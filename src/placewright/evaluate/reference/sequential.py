@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placewright.evaluate.reference._copies import consumers, copy_time, direct_link, down_link, op_time, up_link
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 
 def sequential_value_and_segments(problem: Problem, device: list[int]) -> tuple[float, int]:

@@ -1,1 +1,1 @@
-"""Latency under the execution model ``calls``: search, relaxations and proofs."""
+"""Latency under ``calls``: search, relaxations and proofs."""

@@ -14,7 +14,7 @@ from placewright.evaluate.sequential import find_segments
 from placewright.placers.calls.groups import Groups
 from placewright.placers.calls.stopping import stop_flag
 from placewright.placers.units import whole_units
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 ANY_NUMBER = 2**30
 

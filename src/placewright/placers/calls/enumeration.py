@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from placewright.evaluate import evaluate_many
 from placewright.evaluate.calls import find_pieces, run_groups
 from placewright.placers.calls.groups import Groups
-from placewright.problem import Arrays, Problem
+from placewright.problems import Arrays, Problem
 
 _HAIR = 1e-12
 

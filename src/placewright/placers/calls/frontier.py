@@ -10,7 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from placewright.graph import FloatArray
-from placewright.placers.calls.relaxed import Ints, Relaxed
+from placewright.placers.calls.relaxation import Ints, Relaxed
 from placewright.placers.calls.stopping import stop_flag
 from placewright.placers.pipeline.lattice import Lattice
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import BoolArray, FloatArray, sums_by_index
-from placewright.problem import Problem, once_per_problem
+from placewright.problems import Problem, once_per_problem
 
 
 class Groups(NamedTuple):

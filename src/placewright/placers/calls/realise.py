@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from placewright.evaluate import evaluate_many
 from placewright.graph import FloatArray, sums_by_index
 from placewright.placers.calls.groups import Groups
-from placewright.placers.calls.labels import Solution
-from placewright.placers.calls.relaxed import Relaxed, Sorts
-from placewright.problem import Problem
+from placewright.placers.calls.label_setting import Solution
+from placewright.placers.calls.relaxation import Relaxed, Sorts
+from placewright.problems import Problem
 
 _PASSES = 2
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from placewright.graph import FloatArray
-from placewright.placers.calls.relaxed import Relaxed
+from placewright.placers.calls.relaxation import Relaxed
 
 
 class Tails(NamedTuple):

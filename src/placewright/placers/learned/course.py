@@ -9,9 +9,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from placewright.graph import FloatArray, IntArray
-from placewright.placers.annealing.moves import copy_time_s
 from placewright.placers.learned.rewards import copy_seconds
-from placewright.problem import Arrays, Problem
+from placewright.placers.search.moves import copy_time_s
+from placewright.problems import Arrays, Problem
 
 
 class Course(NamedTuple):

@@ -15,7 +15,7 @@ from placewright.placers.learned.groups import GroupGraph
 from placewright.placers.learned.moves import Moves, moved
 from placewright.placers.learned.rewards import ways_left
 from placewright.placers.learned.sections import WIDE, Place, Sections
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 MORE_MOVES = (0.35, 0.1)  # chance of a second and of a third move in one change
 DRAWS_PER_TRIAL = 4  # what was met before is not tried again, so more is drawn than needed

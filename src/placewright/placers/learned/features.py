@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from placewright.graph import FloatArray, OpGraph
 from placewright.placers.learned.groups import GroupGraph
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 SHAPE_WIDTH = 4
 MOST_DEGREE = 8  # larger degrees share the last column

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from placewright.budget import Budget
 from placewright.placers.base import Found
 from placewright.placers.learned.placing import LearnedPlacer
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 if TYPE_CHECKING:
     from placewright.placers.learned.gdp_learner import GdpLearner, Teacher

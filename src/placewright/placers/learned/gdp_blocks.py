@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from placewright.graph import IntArray
 from placewright.placers.learned.groups import GroupGraph
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 MOST_OF_A_MEMORY = 0.25  # of the smallest memory, that a block of several groups may need
 

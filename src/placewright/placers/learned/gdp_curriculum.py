@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from placewright.cluster import Cluster, Device, DeviceKind, Link
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 HELD_OUT_FAMILIES = ("gnmt", "amoebanet", "wavenet", "moe", "unet")
 HELD_OUT_ACCELERATORS = (3, 5, 6)

@@ -18,10 +18,10 @@ from placewright.graph import FloatArray, IntArray
 from placewright.placers.learned.gdp_learner import Teacher
 from placewright.placers.learned.gdp_pupil import Asked, Pupil
 from placewright.placers.learned.rewards import SimulatedRewards, ways_left
-from placewright.placers.lists.attempts import search_with
-from placewright.placers.lists.costs import list_costs
-from placewright.placers.lists.rules import rank_scheduler
-from placewright.problem import Problem
+from placewright.placers.overlap.attempts import search_with
+from placewright.placers.overlap.list_costs import list_costs
+from placewright.placers.overlap.schedulers import rank_scheduler
+from placewright.problems import Problem
 
 Decode = Literal["policy", "list", "samples", "search"]
 STAGES: tuple[Decode, ...] = ("policy", "list", "samples", "search")

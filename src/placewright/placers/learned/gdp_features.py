@@ -11,8 +11,8 @@ from placewright.graph import FloatArray, sums_by_index
 from placewright.op_classes import OP_CLASSES
 from placewright.placers.learned.features import SHAPE_WIDTH, Vocabulary, mean_types, output_shapes, work
 from placewright.placers.learned.groups import GroupGraph
-from placewright.placers.lists.costs import downward_ranks, list_costs
-from placewright.problem import Problem
+from placewright.placers.overlap.list_costs import downward_ranks, list_costs
+from placewright.problems import Problem
 
 _CLASSES = Vocabulary(tuple(OP_CLASSES))
 _WAVES = (1, 2, 4, 8)

@@ -21,7 +21,7 @@ from placewright.placers.learned.groups import GroupGraph, group_graph
 from placewright.placers.learned.rewards import Rewards, single_device_rows
 from placewright.placers.learned.stored import Stored, any_number, rows_of, tensor, whole_number
 from placewright.placers.learned.training import Report, Trials, as_tensor
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 ELITES = 6
 FAILED = -10.0  # reward of an invalid placement, as published

@@ -25,7 +25,7 @@ from placewright.placers.learned.rewards import SimulatedRewards
 from placewright.placers.learned.schooling import Lesson
 from placewright.placers.learned.stored import Stored, whole_number
 from placewright.placers.learned.training import Report
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 BATCH = 8  # problems that are learnt from together
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from placewright.errors import InputError, suggestion
 from placewright.graph import BoolArray, FloatArray, IntArray, sums_by_index
 from placewright.placers.units import movable_units
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.reductions.colocate import colocation_groups, op_pairs
 from placewright.text import shown
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from placewright.placers.learned.placing import LearnedPlacer
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 if TYPE_CHECKING:
     from placewright.placers.learned.hdp_learner import HdpLearner

@@ -21,7 +21,7 @@ from placewright.placers.learned.rnn_learner import (
     reinforce_loss,
 )
 from placewright.placers.learned.training import OwnRandomness, Report, Trials
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 GROUPER_HIDDEN = 64
 MOST_GROUPS, GROUPS_PER_DEVICE = 256, 20

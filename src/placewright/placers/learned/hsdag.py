@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from placewright.placers.learned.placing import LearnedPlacer
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.reading import reading
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from placewright.placers.learned.network import DeviceHead, StructureNet
 from placewright.placers.learned.rewards import Rewards, single_device_rows
 from placewright.placers.learned.stored import Stored, random_state
 from placewright.placers.learned.training import OwnRandomness, Report, Trials
-from placewright.placers.lists.starts import constructive_starts
-from placewright.problem import Problem
+from placewright.placers.overlap.starts import constructive_starts
+from placewright.problems import Problem
 
 STARTS_S = 60.0  # for list schedules
 FAILED_S = 1e10  # what the released code takes for the time of a failed or forbidden placement

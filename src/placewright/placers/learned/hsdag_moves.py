@@ -14,7 +14,6 @@ from placewright.budget import Budget
 from placewright.errors import InputError
 from placewright.evaluate.memory import memory_matters
 from placewright.graph import FloatArray, IntArray
-from placewright.placers.annealing.search import work_prices
 from placewright.placers.learned.course import overtakings
 from placewright.placers.learned.drawing import Drawer, Drawn
 from placewright.placers.learned.features import Vocabulary, node_features
@@ -26,8 +25,9 @@ from placewright.placers.learned.rewards import Judged, Rewards, single_device_r
 from placewright.placers.learned.sections import LEAST_GAIN, WIDE, Place, sections_of
 from placewright.placers.learned.stored import Stored, any_number, random_state, ranks_of, rows_of, tensor
 from placewright.placers.learned.training import OwnRandomness, Report, Trials, as_tensor
-from placewright.placers.lists.starts import constructive_starts
-from placewright.problem import Problem
+from placewright.placers.overlap.starts import constructive_starts
+from placewright.placers.search.chains import work_prices
+from placewright.problems import Problem
 
 LARGEST_GAIN, LARGEST_LOSS = 4.0, 0.0  # of one trial, in typical changes; losses teach nothing beyond "no gain"
 SCALE_MEMORY = 0.9

@@ -11,7 +11,7 @@ from placewright.graph import FloatArray, IntArray
 from placewright.placers.learned.course import Course, busy_until, course_of, guesses
 from placewright.placers.learned.groups import GroupGraph
 from placewright.placers.learned.rewards import copy_seconds, ways_left
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 STATE_WIDTH = 6
 MOVE_WIDTH = 16

@@ -11,7 +11,7 @@ from placewright.graph import IntArray
 from placewright.placers.learned.groups import GroupGraph, group_graph
 from placewright.placers.learned.rewards import Rewards, single_device_rows, ways_left
 from placewright.placers.learned.training import OwnRandomness, Report, Trials
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 HIDDEN, ROUNDS = 16, 8
 EPISODES = 4  # side by side

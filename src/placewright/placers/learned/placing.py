@@ -12,7 +12,7 @@ import numpy as np
 from placewright.budget import Budget
 from placewright.graph import IntArray
 from placewright.placers.base import Found, Placer, single_device_values
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.reading import reading
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class LearnedPlacer(Placer):
         """A new learner for a problem."""
 
     def warm_up(self, problem: Problem) -> None:
-        from placewright.placers.lists.starts import warm_up_starts
+        from placewright.placers.overlap.starts import warm_up_starts
 
         warm_up_starts(problem)
         if self.make_rewards is None:  # real execution has nothing to compile

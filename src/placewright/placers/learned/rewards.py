@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from placewright.evaluate import evaluate_many
 from placewright.graph import BoolArray, FloatArray, IntArray
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 MEMORY_PENALTY = 4.0  # values per share of all bytes that is beyond the limits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from placewright.placers.learned.placing import LearnedPlacer
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 if TYPE_CHECKING:
     from placewright.placers.learned.rewards import Rewards

@@ -13,7 +13,7 @@ from placewright.placers.learned.features import Blocks, Vocabulary, node_featur
 from placewright.placers.learned.groups import group_graph
 from placewright.placers.learned.rewards import Rewards, single_device_rows
 from placewright.placers.learned.training import OwnRandomness, Report, Trials
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 HIDDEN, ADJACENCY_WIDTH = 64, 64
 BATCH = 20

@@ -17,8 +17,8 @@ from placewright.placers.learned.policy_file import Policy, save_policy
 from placewright.placers.learned.rewards import SimulatedRewards
 from placewright.placers.learned.stored import Stored, restore_optimiser, restore_weights
 from placewright.placers.learned.training import Checkpoint, HasTrials, Report, Resumable, one_thread
-from placewright.problem import Problem
-from placewright.profile import graph_fingerprint
+from placewright.problems import Problem
+from placewright.profiles import graph_fingerprint
 from placewright.reading import reading
 
 LONG_STEP_S = 0.5

@@ -12,7 +12,7 @@ from placewright.graph import FloatArray, IntArray
 from placewright.placers.learned.course import ends_s
 from placewright.placers.learned.groups import GroupGraph
 from placewright.placers.learned.moves import Moves
-from placewright.problem import Problem
+from placewright.problems import Problem
 
 LEAST_OPS = 8  # of a section
 FAR = 0.25  # share of all ops: what is read over more of them, like a mask, is part of no section and cuts none

@@ -25,7 +25,7 @@ from placewright.graph import FloatArray, IntArray
 from placewright.placers.learned.groups import GroupGraph, repaired
 from placewright.placers.learned.rewards import Judged, Rewards
 from placewright.placers.learned.stored import Stored, any_number, ranks_of, rows_of
-from placewright.problem import Problem
+from placewright.problems import Problem
 from placewright.reading import reading
 from placewright.text import bytes_text
 

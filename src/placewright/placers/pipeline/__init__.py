@@ -1,1 +1,1 @@
-"""Pipelined throughput on plain arrays: units, stage loads, and the searches over them. The placers are thin users."""
+"""Throughput of a pipeline: units, stage loads, searches over chains of ideals; not contiguous in a room of its own."""

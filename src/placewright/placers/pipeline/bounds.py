@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from placewright.placers.pipeline.lattice import Lattice
-from placewright.placers.pipeline.model import LoadModel
+from placewright.placers.pipeline.stage_loads import LoadModel
 from placewright.placers.pipeline.units import Bools, Floats, Ints
 from placewright.placers.pipeline.vectors import Words
 

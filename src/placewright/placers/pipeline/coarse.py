@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placewright.placers.pipeline.model import LoadModel, list_touches
+from placewright.placers.pipeline.stage_loads import LoadModel, list_touches
 from placewright.placers.pipeline.units import Floats, Ints, Units, contract_tensors
 
 

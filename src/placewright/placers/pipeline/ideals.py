@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
+from placewright.placers.pipeline.bisection import Incumbent, StopCheck, Task, minimise, new_task, stop_check
 from placewright.placers.pipeline.lattice import Lattice, enumerate_ideals
-from placewright.placers.pipeline.linear import MAX_CUTS, best_along, best_chain
-from placewright.placers.pipeline.model import Communication, Pipeline, Status, build_model
-from placewright.placers.pipeline.optimise import Incumbent, StopCheck, Task, minimise, new_task, stop_check
+from placewright.placers.pipeline.linear_orders import MAX_CUTS, best_along, best_chain
+from placewright.placers.pipeline.stage_loads import Communication, Pipeline, Status, build_model
 from placewright.placers.pipeline.units import Floats, Units, topological_order
 
 MAX_IDEALS = 2_000_000

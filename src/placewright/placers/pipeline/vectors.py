@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from placewright.placers.pipeline.model import LoadModel
+from placewright.placers.pipeline.stage_loads import LoadModel
 from placewright.placers.pipeline.units import Ints
 
 Words = npt.NDArray[np.uint64]

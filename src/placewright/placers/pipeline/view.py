@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import FloatArray
-from placewright.placers.pipeline.model import Stage
+from placewright.placers.pipeline.stage_loads import Stage
 from placewright.placers.pipeline.units import Ops
-from placewright.problem import Problem, once_per_problem
+from placewright.problems import Problem, once_per_problem
 
 
 class PipelineView(NamedTuple):

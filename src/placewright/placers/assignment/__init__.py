@@ -1,1 +1,0 @@
-"""Pipelined throughput without contiguity: any class of ops on any device. Searches, bounds, exact programmes."""

@@ -1,1 +1,0 @@
-"""Placements as labellings: minimum cuts, moves that are minimum cuts, and bounds below them."""

@@ -1,1 +1,0 @@
-"""Placers that prove their answers."""

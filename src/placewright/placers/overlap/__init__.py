@@ -1,0 +1,1 @@
+"""Latency under ``overlap``: list schedulers, complete search of tiny problems, a constraint model of larger ones."""

@@ -1,0 +1,1 @@
+"""Pipelines without contiguity: any class of ops on any device. Searches, bounds, exact programmes."""

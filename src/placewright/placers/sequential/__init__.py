@@ -1,0 +1,1 @@
+"""Latency under ``sequential``: placements as labellings, minimum cuts, moves that are minimum cuts, and proofs."""
