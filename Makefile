@@ -9,7 +9,11 @@ OWN_VERSION = $(shell $(PYTHON) -c "import sys; print('%d.%d' % sys.version_info
 WITHOUT_TORCH = build/without-torch-$(OWN_VERSION)
 
 SECONDS := 600
-.PHONY: demo test check flavours random fuzz nightly test-without-torch bench clean
+PROBLEMS := 2000
+# The compiled core: our own builds take every warning for an error.
+CORE := pyproject.toml $(shell find core -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
+STRICT := -C cmake.define.PLACEWRIGHT_STRICT=ON
+.PHONY: demo test check core sanitize wheel flavours random fuzz nightly test-without-torch bench clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/python examples/demo.py
@@ -20,6 +24,19 @@ test: $(VENV)/installed-all
 
 check: $(VENV)/installed-all
 	$(BIN)/python tests/parts.py format lint types
+
+# After a change in core/: build it again, and write the types of what it offers. Nothing builds it on import.
+core: $(VENV)/installed-all
+	$(BIN)/python -m pip install -q --no-deps --no-build-isolation $(STRICT) -e .
+	$(BIN)/python -m nanobind.stubgen -q -m placewright._core -r -O src/placewright
+
+# `make sanitize PROBLEMS=20000`: random problems through the core, with address and undefined-behaviour sanitizers.
+sanitize: $(VENV)/installed-all
+	$(BIN)/python tests/sanitized.py --problems $(PROBLEMS)
+
+# Into build/dist, with a look at its tag: a stable ABI that was dropped in silence is an error.
+wheel: $(VENV)/installed-all
+	$(BIN)/python tests/install/flavours.py --wheel
 
 # The wheel with each extra alone, and where nothing may be written; one environment after the other, up to 3 GB.
 flavours: $(VENV)/installed-all
@@ -54,14 +71,14 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # torch first, with its version: where the index has a build without CUDA, that is the one it takes.
-$(VENV)/installed-demo: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/installed-demo: $(VENV)/bin/python $(CORE) constraints.txt
 	$(BIN)/python -m pip install -q $(WITH_PINS) torch==2.13.0
-	$(BIN)/python -m pip install -q $(WITH_PINS) -e '.[openvino,torch,exact]'
+	$(BIN)/python -m pip install -q $(WITH_PINS) $(STRICT) -e '.[openvino,torch,exact]'
 	touch $@
 
-$(VENV)/installed-all: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/installed-all: $(VENV)/bin/python $(CORE) constraints.txt
 	$(BIN)/python -m pip install -q $(WITH_PINS) torch==2.13.0
-	$(BIN)/python -m pip install -q $(WITH_PINS) -e '.[all,dev]'
+	$(BIN)/python -m pip install -q $(WITH_PINS) $(STRICT) -e '.[all,dev]'
 	touch $@ $(VENV)/installed-demo
 
 clean:

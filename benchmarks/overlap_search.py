@@ -21,7 +21,7 @@ from placewright.cluster import Cluster, Device, DeviceKind, Link
 from placewright.evaluate import lower_bound
 from placewright.placers import get_placer
 from placewright.placers.base import prepare
-from placewright.placers.overlap.starts import constructive_starts, warm_up_starts
+from placewright.placers.overlap.starts import constructive_starts
 from placewright.problems import Problem
 from placewright.zoo.synthetic import layered
 
@@ -76,7 +76,6 @@ def main() -> None:
 
 def _one(problem: Problem, names: list[str], seconds: float) -> dict[str, float | str]:
     prepare(problem)
-    warm_up_starts(problem)
     start = constructive_starts(problem, Budget(120), 0)[0]
     bound = lower_bound(problem)
     row: dict[str, float | str] = {

@@ -22,6 +22,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "plain install": _FLAVOURS,
     "random problems": (PYTHON, "benchmarks/random_problems.py", "--problems", "300"),
     "changed files": (PYTHON, "benchmarks/fuzz_readers.py", "--inputs", "100"),
+    "sanitized core": (PYTHON, "tests/sanitized.py", "--problems", "300"),
     "tests": (PYTHON, "-m", "pytest", "-n", "2", "-q", "tests", "src"),
 }
 NOT_COUNTED = {"installation"}  # it takes what the network gives

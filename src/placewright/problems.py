@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, wraps
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.cluster import Cluster, LinkTable
 from placewright.costs.roofline import supported_ops
 from placewright.errors import InputError, suggestion
@@ -128,6 +129,10 @@ class Problem:
 
         check_problem(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is kept for speed: another process makes its own."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
     @property
     def n_ops(self) -> int:
         return self.graph.n_ops
@@ -212,7 +217,7 @@ class Problem:
             send_channel=send,
             receive_channel=np.where(half, send, send + n_devices).astype(np.int32),
             colocation_first=self.group_of_op,
-            allowed=self.allowed,
+            allowed=np.ascontiguousarray(self.allowed),
             order_source=source,
             order_target=target,
         )
@@ -284,6 +289,12 @@ def once_per_problem(function: Callable[[Problem], Result]) -> Callable[[Problem
         return cast(Result, problem.__dict__[key])
 
     return remembered
+
+
+@once_per_problem
+def core_problem(problem: Problem) -> _core.Problem:
+    """The problem as the compiled core sees it: views of ``problem.arrays``."""
+    return _core.Problem(problem.arrays._asdict())
 
 
 def build_problem(

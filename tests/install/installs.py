@@ -45,6 +45,11 @@ def build_wheel() -> Path:
     folders = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     if len(folders) != 2 or "placewright" not in folders:
         raise SystemExit(f"the wheel holds more than the package: {', '.join(sorted(folders))}")
+    cores = [name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("placewright/_core.")]
+    is_stable, says_stable = any(".abi3." in name for name in cores), "-abi3-" in wheel.name
+    if len(cores) != 1 or is_stable != says_stable or is_stable != (sys.version_info >= (3, 12)):
+        found = ", ".join(cores) or "no core"
+        raise SystemExit(f"{wheel.name} holds {found}; from Python 3.12 on it is one for the stable ABI")
     return wheel
 
 

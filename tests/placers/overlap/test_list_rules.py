@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from list_problems import hand_made, planned, starts
 
+from placewright import _core
 from placewright.budget import Budget
 from placewright.evaluate import evaluate
 from placewright.placers import get_placer
 from placewright.placers.overlap.cpop import critical_path_ops, path_device
 from placewright.placers.overlap.favourites import favourites_by_programme, heaviest_favourites
-from placewright.placers.overlap.gaps import first_common_gap, first_gap, new_lines, occupy
-from placewright.placers.overlap.list_costs import list_costs
-from placewright.placers.overlap.peft import optimistic_table
+from placewright.placers.overlap.list_costs import list_costs, optimistic_costs
 from placewright.placers.overlap.schedulers import rank_scheduler, start_scheduler
 from placewright.problems import Problem
 
@@ -36,22 +35,18 @@ def etf_plan(problem: Problem, favourite: dict[str, str] | None = None) -> dict[
 def test_gaps_agree_with_a_calendar(seed: int) -> None:
     rng = np.random.default_rng(seed)
     calendar = np.zeros((2, 400), dtype=bool)
-    lines = new_lines(2, 200)
-    begin_s, end_s, before, after, last, used = lines
+    lines = _core.overlap.BusyLines(2, 200)
 
     def is_free(line: int, start: int, length: int) -> bool:
         return not calendar[line, start : start + length].any()
 
     for _ in range(40):
         ready, length, line = int(rng.integers(0, 40)), int(rng.integers(1, 5)), int(rng.integers(0, 3))
-        if line == 2:
-            found = first_common_gap(begin_s, end_s, before, after, last, 0, 1, ready, length)
-        else:
-            found = first_gap(begin_s, end_s, before, after, last, line, ready, length)
+        found = lines.first_common_gap(0, 1, ready, length) if line == 2 else lines.first_gap(line, ready, length)
         both = (0, 1) if line == 2 else (line,)
         assert found == next(m for m in range(ready, 400) if all(is_free(i, m, length) for i in both))
         for i in both:
-            occupy(begin_s, end_s, before, after, last, used, i, found, found + length)
+            lines.occupy(i, found, found + length)
             calendar[i, int(found) : int(found) + length] = True
 
 
@@ -142,7 +137,7 @@ def test_a_programme_without_time_gives_way_to_the_heaviest_edges() -> None:
 def test_peft_looks_ahead_where_heft_does_not() -> None:
     # a ends a little earlier on device 0, but only device 1 can run what follows.
     problem = hand_made({"a": [1.0, 1.5], "b": [INF, 1.0]}, [("a", 4.0, ["b"])])
-    assert optimistic_table(problem).tolist() == [[5.0, 1.0], [0.0, 0.0]]
+    assert optimistic_costs(problem).tolist() == [[5.0, 1.0], [0.0, 0.0]]
     assert heft_plan(problem)["a"] == (0, 0.0)
     assert get_placer("peft").search(problem, Budget(), 0).device_of_op.tolist() == [1, 1]  # type: ignore[union-attr]
 

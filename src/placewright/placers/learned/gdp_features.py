@@ -79,9 +79,7 @@ def _log_share(share: FloatArray) -> FloatArray:
 def _positions(problem: Problem, groups: GroupGraph) -> FloatArray:
     """Where a group lies: in the order, in the work done before it, and on the longest ways from and to the ends."""
     costs, n = list_costs(problem), groups.n_groups
-    a = costs.arrays
-    upward, downward = costs.upward_s, np.zeros(problem.n_ops)
-    downward_ranks(a.tensor_ptr, a.consumer_ptr, a.consumer_op, costs.mean_time_s, costs.mean_copy_s, downward)
+    upward, downward = costs.upward_s, downward_ranks(problem)
     longest = float(upward.max()) or 1.0
     up, down = upward[groups.first_op] / longest, downward[groups.first_op] / longest
     least = groups.time_s.min(axis=1)

@@ -61,9 +61,6 @@ class LearnedPlacer(Placer):
         """A new learner for a problem."""
 
     def warm_up(self, problem: Problem) -> None:
-        from placewright.placers.overlap.starts import warm_up_starts
-
-        warm_up_starts(problem)
         if self.make_rewards is None:  # real execution has nothing to compile
             self.search(problem, Budget(10.0, evaluations=_WARM_UP_EVALUATIONS), 0)
 

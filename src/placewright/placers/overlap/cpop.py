@@ -10,7 +10,7 @@ from placewright.graph import FloatArray
 from placewright.placers.base import Found, Placer
 from placewright.placers.overlap.attempts import search_with
 from placewright.placers.overlap.list_costs import downward_ranks, list_costs
-from placewright.placers.overlap.schedulers import rank_scheduler, warm_up_with
+from placewright.placers.overlap.schedulers import rank_scheduler
 from placewright.problems import Problem
 
 
@@ -21,24 +21,19 @@ class CpopPlacer(Placer):
     summary = "list scheduling with the critical path on one device"
     executions = ("overlap",)
 
-    def warm_up(self, problem: Problem) -> None:
-        warm_up_with(self)
-
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         costs = list_costs(problem)
-        a = costs.arrays
-        downward = np.empty(problem.n_ops)
-        downward_ranks(a.tensor_ptr, a.consumer_ptr, a.consumer_op, costs.mean_time_s, costs.mean_copy_s, downward)
         preferred = np.full(problem.n_ops, -1, dtype=np.int32)
         path = critical_path_ops(problem)
         preferred[path] = path_device(costs.time_s[path])
-        return search_with(problem, budget, rank_scheduler(problem, costs.upward_s + downward, preferred=preferred))
+        return search_with(
+            problem, budget, rank_scheduler(problem, costs.upward_s + downward_ranks(problem), preferred=preferred)
+        )
 
 
 def critical_path_ops(problem: Problem) -> NDArray[np.int64]:
-    """The ops along the longest way through the graph, by mean times and copies."""
-    costs = list_costs(problem)
-    a = costs.arrays
+    """The ops along the longest path through the graph, by mean times and copies."""
+    costs, a = list_costs(problem), problem.arrays
     upward = costs.upward_s
     op = int(upward.argmax())
     path = [op]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from placewright.budget import Budget
 from placewright.placers.base import Found, Placer
 from placewright.placers.overlap.attempts import search_with
-from placewright.placers.overlap.schedulers import start_scheduler, warm_up_with
+from placewright.placers.overlap.schedulers import start_scheduler
 from placewright.problems import Problem
 
 
@@ -15,9 +15,6 @@ class EtfPlacer(Placer):
     name = "etf"
     summary = "list scheduling by earliest start (m-ETF)"
     executions = ("overlap",)
-
-    def warm_up(self, problem: Problem) -> None:
-        warm_up_with(self)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         return search_with(problem, budget, start_scheduler(problem))

@@ -6,7 +6,7 @@ from placewright.budget import Budget
 from placewright.placers.base import Found, Placer
 from placewright.placers.overlap.attempts import search_with
 from placewright.placers.overlap.list_costs import list_costs
-from placewright.placers.overlap.schedulers import rank_scheduler, warm_up_with
+from placewright.placers.overlap.schedulers import rank_scheduler
 from placewright.problems import Problem
 
 
@@ -16,9 +16,6 @@ class HeftPlacer(Placer):
     name = "heft"
     summary = "list scheduling by upward rank, earliest finish, insertion into gaps"
     executions = ("overlap",)
-
-    def warm_up(self, problem: Problem) -> None:
-        warm_up_with(self)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         return search_with(problem, budget, rank_scheduler(problem, list_costs(problem).upward_s))

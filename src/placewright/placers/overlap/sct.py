@@ -6,7 +6,7 @@ from placewright.budget import Budget
 from placewright.placers.base import Found, Placer
 from placewright.placers.overlap.attempts import search_with
 from placewright.placers.overlap.favourites import favourites_by_programme, heaviest_favourites
-from placewright.placers.overlap.schedulers import start_scheduler, warm_up_with
+from placewright.placers.overlap.schedulers import start_scheduler
 from placewright.problems import Problem
 
 # 10,000 ops take half a second where copies are cheap. Where they are dear the programme is far harder, and what it
@@ -20,9 +20,6 @@ class SctPlacer(Placer):
     name = "sct"
     summary = "list scheduling with favourite children by a linear programme (m-SCT)"
     executions = ("overlap",)
-
-    def warm_up(self, problem: Problem) -> None:
-        warm_up_with(self)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         most_s = max(0.5, MOST_PROGRAMME_S_PER_OP * problem.n_ops)

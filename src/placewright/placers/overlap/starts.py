@@ -30,7 +30,6 @@ def constructive_starts(problem: Problem, budget: Budget, seed: int) -> list[Sta
     """Run the list schedulers, cheapest first; return their valid placements, best first (possibly none).
 
     At least one is run; the others while the budget lasts. Only ``overlap`` is scheduled: other models get none.
-    Compile first with :func:`warm_up_starts`, if the budget is short.
     """
     starts: list[Start] = []
     if problem.execution != "overlap":
@@ -43,13 +42,6 @@ def constructive_starts(problem: Problem, budget: Budget, seed: int) -> list[Sta
             value = evaluate(problem, found.device_of_op, found.priority).value
             starts.append(Start(found.device_of_op, found.priority, value, name))
     return sorted(starts, key=lambda start: start.value)
-
-
-def warm_up_starts(problem: Problem) -> None:
-    """Compile what :func:`constructive_starts` needs."""
-    if problem.execution == "overlap":
-        for name in _usable(problem):
-            get_placer(name).warm_up(problem)
 
 
 def _usable(problem: Problem) -> list[str]:

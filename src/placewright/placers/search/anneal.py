@@ -10,7 +10,7 @@ from placewright.placers.base import Found, Placer, best_single_device
 from placewright.placers.baselines.random import RandomPlacer
 from placewright.placers.baselines.topo import TopoPlacer
 from placewright.placers.calls.greedy import GreedyPlacer
-from placewright.placers.overlap.starts import constructive_starts, warm_up_starts
+from placewright.placers.overlap.starts import constructive_starts
 from placewright.placers.search.chains import Point, anneal_from
 from placewright.placers.search.sampling import sample_and_anneal, samples_help
 from placewright.placers.units import fastest_devices
@@ -33,7 +33,6 @@ class AnnealPlacer(Placer):
     executions = ("overlap", "sequential", "calls")
 
     def warm_up(self, problem: Problem) -> None:
-        warm_up_starts(problem)
         if problem.execution == "calls":
             GreedyPlacer().warm_up(problem)
         anneal_from(problem, [Point(fastest_devices(problem))], Budget(0.05, evaluations=2), 0, threads=1)

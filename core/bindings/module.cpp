@@ -1,0 +1,40 @@
+// The module `placewright._core`: one submodule per room, and nothing but conversion here.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "bindings/arrays.h"
+
+namespace placewright::bindings {
+
+void bind_problem(nb::module_& module);
+void bind_overlap(nb::module_& module);
+
+void ask_python() {
+  nb::gil_scoped_acquire held;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+namespace {
+
+std::string compiler() {
+#if defined(__clang__)
+  return "clang " + std::to_string(__clang_major__);
+#elif defined(__GNUC__)
+  return "g++ " + std::to_string(__GNUC__);
+#elif defined(_MSC_VER)
+  return "MSVC " + std::to_string(_MSC_VER);
+#else
+  return "unknown";
+#endif
+}
+
+}  // namespace
+}  // namespace placewright::bindings
+
+NB_MODULE(_core, module) {
+  namespace bindings = placewright::bindings;
+  module.doc() = "Placewright's hot loops, compiled ahead of time. Inputs are checked in Python; see core/README.md.";
+  module.def("compiler", &bindings::compiler, "What the core was compiled with.");
+  bindings::bind_problem(module);
+  bindings::bind_overlap(module);
+}

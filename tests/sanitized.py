@@ -1,0 +1,112 @@
+"""Random problems through the core, built with address and undefined-behaviour sanitizers.
+
+    python tests/sanitized.py --problems 300
+
+Builds into build/sanitize, then starts itself again with the sanitizers' libraries. What they report ends the run with
+their report. Kernels that are numba's run uncompiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build/sanitize"
+LISTS = ("heft", "peft", "cpop", "etf", "sct")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", type=int, default=300)
+    parser.add_argument("--first", type=int, default=0, help="number of the first problem")
+    parser.add_argument("--core", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.core is None:
+        core = _built()
+        if core is None:
+            print("sanitized core: skipped, cmake, ninja or the compiler's sanitizers are not there")
+            return 0
+        command = [sys.executable, __file__, "--core", str(core), *sys.argv[1:]]
+        return subprocess.run(command, env=_environment(), check=False).returncode
+    _use(options.core)
+    _run(options.first, options.problems)
+    return 0
+
+
+def _built() -> Path | None:
+    cmake, library = shutil.which("cmake"), _library("libasan.so")
+    if cmake is None or shutil.which("ninja") is None or library is None:
+        return None
+    for command in (
+        [cmake, "-G", "Ninja", "-S", str(ROOT / "core"), "-B", str(BUILD), f"-DPython_EXECUTABLE={sys.executable}",
+         "-DPLACEWRIGHT_SANITIZE=ON", "-DPLACEWRIGHT_STRICT=ON"],
+        [cmake, "--build", str(BUILD)],
+    ):  # fmt: skip
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        if said.returncode:
+            raise SystemExit(said.stdout + said.stderr)
+    return next(BUILD.glob("_core*.so"))
+
+
+def _library(name: str) -> str | None:
+    compiler = shutil.which("c++")
+    if compiler is None:
+        return None
+    said = subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+    found = said.stdout.strip()
+    return found if Path(found).is_absolute() else None
+
+
+def _environment() -> dict[str, str]:
+    libraries = [_library(name) for name in ("libasan.so", "libubsan.so", "libstdc++.so")]
+    return {
+        **os.environ,
+        "LD_PRELOAD": ":".join(library for library in libraries if library),
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0",  # the interpreter leaks by design
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "NUMBA_DISABLE_JIT": "1",
+    }
+
+
+def _use(path: Path) -> None:
+    """Take this build in the place of the installed one."""
+    spec = importlib.util.spec_from_file_location("placewright._core", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules["placewright._core"] = module
+
+
+def _run(first: int, count: int) -> None:
+    import numpy as np
+
+    from placewright.budget import Budget
+    from placewright.evaluate import prove_infeasible
+    from placewright.placers import get_placer
+    from placewright.testing import random_problem
+
+    began, solved = time.monotonic(), 0
+    for seed in range(first, first + count):
+        rng = np.random.default_rng(seed)
+        n_ops, n_devices, n_kinds = (int(rng.integers(1, most)) for most in (25, 7, 5))
+        switches = ("classes", "backward", "direct", "limits", "unsupported", "track_activations")
+        chosen = {switch: bool(rng.random() < 0.5) for switch in switches}
+        problem = random_problem(seed, n_ops, n_devices, n_kinds, "overlap", **chosen)
+        if prove_infeasible(problem):
+            continue
+        solved += 1
+        for name in LISTS:
+            get_placer(name).search(problem, Budget(10.0), seed)
+    print(f"sanitized core: {solved} problems, {len(LISTS)} placers each, {time.monotonic() - began:.0f} s, no report")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
