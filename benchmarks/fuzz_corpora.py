@@ -390,7 +390,7 @@ READERS: dict[str, Reader] = {
     "placement": Reader("json", placements, read_saved, (*_DOCUMENTS, "saved", "placement"), slowness=2),
     "split": Reader("json", splits, read_split, (*_DOCUMENTS, "frontends.split")),
     "workload": Reader("json", workloads, read_problem, (*_DOCUMENTS, "frontends.workload")),
-    "profile": Reader("json", profiles, read_costs, (*_DOCUMENTS, "profile_file", "profile")),
+    "profile": Reader("json", profiles, read_costs, (*_DOCUMENTS, "profile_file", "profiles")),
     "run": Reader("json", runs, read_run, (*_DOCUMENTS, "cli.report")),
     "memo": Reader("sqlite", memos, read_memo, (*_DOCUMENTS, "execute.memo")),
     "journal": Reader("lines", journals, read_journal, (*_DOCUMENTS, "costs.measure.journal")),
