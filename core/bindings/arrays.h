@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "kit/span.h"
+#include "kit/stop.h"
 
 namespace placewright::bindings {
 
@@ -95,8 +96,9 @@ using In = NumpyArray<const T>;
 template <class T>
 using Out = NumpyArray<T>;
 
-// What a loop without the interpreter's lock asks now and then: throws if a signal has come whose handler raises.
-void ask_python();
+// What a loop without the interpreter's lock asks now and then: Python's signals (a handler that raises ends the loop),
+// and `should_stop()`, if it is not None. The object has to live as long as the loop runs.
+Stop::Ask asking_python(nb::handle should_stop = nb::none());
 
 }  // namespace placewright::bindings
 

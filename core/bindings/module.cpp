@@ -9,9 +9,12 @@ namespace placewright::bindings {
 void bind_problem(nb::module_& module);
 void bind_overlap(nb::module_& module);
 
-void ask_python() {
-  nb::gil_scoped_acquire held;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+Stop::Ask asking_python(nb::handle should_stop) {
+  return [should_stop] {
+    nb::gil_scoped_acquire held;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    return !should_stop.is_none() && nb::cast<bool>(should_stop());
+  };
 }
 
 namespace {

@@ -27,7 +27,7 @@ class ListScheduler {
     const auto wanted = preferred.span("preferred", ops);
     const auto given = given_of(device_of_group, limit_bytes);
     const auto plan = plan_of(device, start_s, finish_s, misfit);
-    Stop stop(ask_python);
+    Stop stop(asking_python());
     nb::gil_scoped_release released;
     overlap::schedule_by_rank(problem_, costs_, ranks, extra, wanted, given, plan, stop);
   }
@@ -39,7 +39,7 @@ class ListScheduler {
     const auto favourites = favourite.span("favourite", problem_.n_ops());
     const auto given = given_of(device_of_group, limit_bytes);
     const auto plan = plan_of(device, start_s, finish_s, misfit);
-    Stop stop(ask_python);
+    Stop stop(asking_python());
     nb::gil_scoped_release released;
     overlap::schedule_by_start(problem_, costs_, ranks, favourites, given, plan, stop);
   }
