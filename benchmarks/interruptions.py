@@ -76,17 +76,20 @@ def _journal_is_whole(folder: Path) -> bool:
     return all(json.loads(line) is not None for line in content[: content.rfind(b"\n") + 1].splitlines())
 
 
-def _checkpoint_is_whole(folder: Path) -> bool:
-    path = folder / "policy.safetensors.checkpoint"
-    if not path.exists():
-        return True
+def _training_is_whole(folder: Path) -> bool:
     import torch
+    from safetensors import safe_open
 
-    return "state" in torch.load(path, map_location="cpu", weights_only=True)
+    checkpoint, policy = folder / "policy.safetensors.checkpoint", folder / "policy.safetensors"
+    if policy.exists():
+        with safe_open(policy, framework="numpy") as weights:
+            assert weights.keys()
+    return not checkpoint.exists() or "state" in torch.load(checkpoint, map_location="cpu", weights_only=True)
 
 
-def _checkpoints(folder: Path) -> int:
-    return int((folder / "policy.safetensors.checkpoint").exists())
+def _trainings(folder: Path) -> int:
+    """A checkpoint, or the policy that takes its place when the training is over."""
+    return int(any(folder.glob("policy.safetensors*")))
 
 
 VERBS = {
@@ -102,7 +105,7 @@ VERBS = {
     "train": Verb(
         ("train", "hsdag", LAYERED, "--cluster", "p100x4", "--evaluations", "100000", "--resume", "-o",
          "policy.safetensors", "--json"),
-        (), ("policy.safetensors*",), _checkpoints, _checkpoint_is_whole,
+        (), ("policy.safetensors*",), _trainings, _training_is_whole,
     ),
     "report": Verb(("report", "given.json", "-o", "report.html"), ("report.html",)),
     "export": Verb(("export", "given.json", "--to", "trace", "-o", "trace.json"), ("trace.json",)),

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.placers.pipeline.not_contiguous.pricing import SetProblem
 from placewright.placers.pipeline.not_contiguous.units import BoolArray, FloatArray, IntArray
 
@@ -158,133 +158,6 @@ def _decide(keys: NDArray[np.int64], events: list[_Event], inside: bool) -> tupl
     return after, paid
 
 
-@njit(cache=True, nogil=True)
-def _completions(
-    order: IntArray,
-    ptr: NDArray[np.int64],
-    child: IntArray,
-    cost: FloatArray,
-    time: FloatArray,
-    price: FloatArray,
-    multiplier: float,
-    best: FloatArray,
-) -> float:
-    """best[state] = largest (price - multiplier * load) still to be had from the state; returns the root's."""
-    steps = len(order)
-    best[ptr[steps] : ptr[steps + 1]] = 0.0
-    for step in range(steps - 1, -1, -1):
-        unit = order[step]
-        gain = price[unit] - multiplier * time[unit]
-        for state in range(ptr[step], ptr[step + 1]):
-            value = best[child[0, state]] - multiplier * cost[0, state]
-            if child[1, state] >= 0:
-                value = max(value, best[child[1, state]] - multiplier * cost[1, state] + gain)
-            best[state] = value
-    return best[0]
-
-
-@njit(cache=True, nogil=True)
-def _extend(
-    state: IntArray,
-    load: FloatArray,
-    worth: FloatArray,
-    hope: FloatArray,
-    child: IntArray,
-    cost: FloatArray,
-    unit_time: float,
-    unit_price: float,
-    limit: float,
-    multipliers: FloatArray,
-    completions: FloatArray,
-    floor: float,
-    blur: float,
-) -> tuple[IntArray, FloatArray, FloatArray, FloatArray, IntArray, BoolArray]:
-    """Decide one unit for every label: the labels after it that are within the limit, may beat `floor` and are not
-    dominated, with the label each came from and whether the unit went in.
-
-    A label that is no lighter than another of its state, and worth at most `blur` more, is merged into that one, whose
-    `hope` then covers both: worth <= hope <= worth + blur, however many merges there are on the way.
-    """
-    count = len(state)
-    new_state = np.empty(2 * count, dtype=np.int32)
-    new_load = np.empty(2 * count)
-    new_worth = np.empty(2 * count)
-    new_hope = np.empty(2 * count)
-    source = np.empty(2 * count, dtype=np.int32)
-    choice = np.empty(2 * count, dtype=np.bool_)
-    made = 0
-    for i in range(count):
-        for side in range(2):
-            target = child[side, state[i]]
-            if target < 0:
-                continue
-            total = load[i] + cost[side, state[i]] + (unit_time if side else 0.0)
-            gained = unit_price if side else 0.0
-            value = hope[i] + gained
-            alive = total <= limit
-            for k in range(len(multipliers)):
-                if not alive:
-                    break
-                alive = value + completions[k, target] + multipliers[k] * (limit - total) > floor
-            if alive:
-                new_state[made], new_load[made] = target, total
-                new_worth[made], new_hope[made] = worth[i] + gained, value
-                source[made], choice[made] = i, side == 1
-                made += 1
-    by_load = np.argsort(new_load[:made], kind="mergesort")
-    by_state = np.argsort(new_state[:made][by_load], kind="mergesort")
-    rank = by_load[by_state]
-    kept = 0
-    keep = np.empty(made, dtype=np.int64)
-    for place in range(made):
-        i = rank[place]
-        if kept and new_state[keep[kept - 1]] == new_state[i] and new_hope[i] <= new_worth[keep[kept - 1]] + blur:
-            new_hope[keep[kept - 1]] = max(new_hope[keep[kept - 1]], new_hope[i])
-            continue
-        keep[kept] = i
-        kept += 1
-    keep = keep[:kept]
-    return new_state[keep], new_load[keep], new_worth[keep], new_hope[keep], source[keep], choice[keep]
-
-
-def _best_labels(
-    frontiers: Frontiers,
-    time: FloatArray,
-    price: FloatArray,
-    limit: float,
-    multipliers: FloatArray,
-    completions: FloatArray,
-    floor: float,
-    blur: float,
-    max_labels: int,
-    should_stop: Callable[[], bool],
-) -> tuple[bool, float, float, BoolArray]:
-    """(complete, bound, worth, set): nothing with price above `floor` is worth more than the bound, which is at most
-    `blur` above the worth of the set found.
-    """
-    member = np.zeros(len(frontiers.order), dtype=np.bool_)
-    state, load, worth, hope = np.zeros(1, dtype=np.int32), np.zeros(1), np.zeros(1), np.zeros(1)
-    history: list[tuple[IntArray, BoolArray]] = []
-    used = 0
-    for unit in frontiers.order.tolist():
-        state, load, worth, hope, source, choice = _extend(
-            state, load, worth, hope, frontiers.child, frontiers.cost,
-            time[unit], price[unit], limit, multipliers, completions, floor, blur,
-        )  # fmt: skip
-        history.append((source, choice))
-        used += len(state)
-        if len(state) == 0:
-            return True, floor, -np.inf, member
-        if used > max_labels or should_stop():
-            return False, np.inf, -np.inf, member
-    label = int(np.argmax(worth))
-    best = float(worth[label])
-    for unit, (source, choice) in zip(reversed(frontiers.order.tolist()), reversed(history), strict=True):
-        member[unit] = choice[label]
-        label = int(source[label])
-    return True, max(floor, float(hope.max())), best, member
-
-
 class FrontierAnswer(NamedTuple):
     """An upper bound on the price of any set within the limit; the best set when the search was complete."""
 
@@ -308,37 +181,27 @@ def best_set(
     Sets that beat the floor by less than `tolerance` may be missed; the bound allows for them.
     """
     time = np.where(np.isfinite(problem.time), problem.time, 0.0)
+    core = _core.not_contiguous.Frontiers(frontiers.order, frontiers.ptr, frontiers.child, frontiers.cost)
 
     def bound_at(multiplier: float, completions: FloatArray) -> float:
-        root = _completions(
-            frontiers.order, frontiers.ptr, frontiers.child, frontiers.cost, time, price, multiplier, completions
-        )
-        return root + multiplier * limit
+        return core.best_completions(time, price, multiplier, completions) + multiplier * limit
 
     work = np.empty(len(frontiers.cost[0]) + int(frontiers.ptr[-1] - frontiers.ptr[-2]))
     middle = _least_bound(lambda multiplier: bound_at(multiplier, work), time, price, limit)
     multipliers = np.array([middle * step for step in MULTIPLIER_STEPS])
     completions = np.empty((len(multipliers), len(work)))
-    bounds = [bound_at(multiplier, completions[k]) for k, multiplier in enumerate(multipliers)]
+    bounds = [bound_at(multiplier, completions[k]) for k, multiplier in enumerate(multipliers.tolist())]
     safety = 1e-9 * float(np.abs(price).sum())
     ceiling = min(bounds) + safety
     if ceiling <= floor + tolerance:
         return FrontierAnswer(max(ceiling, floor), None, True)
     slack_limit = limit * (1 + 1e-9)
     blur = 0.5 * max(tolerance, 0.0)
-    complete, bound, worth, member = _best_labels(
-        frontiers,
-        time,
-        price,
-        slack_limit,
-        multipliers,
-        completions,
-        floor + blur - safety,
-        blur,
-        max_labels,
-        should_stop,
+    member = np.zeros(len(frontiers.order), dtype=np.bool_)
+    is_complete, bound, worth = core.best_set(
+        time, price, multipliers, completions, slack_limit, floor + blur - safety, blur, max_labels, member, should_stop
     )
-    if not complete:
+    if not is_complete:
         return FrontierAnswer(ceiling, None, False)
     return FrontierAnswer(min(ceiling, bound + 2 * safety), member if worth > floor else None, True)
 

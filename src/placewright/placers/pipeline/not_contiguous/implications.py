@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.placers.pipeline.not_contiguous.units import Communication, FloatArray, IntArray, Units
 
 RELATIVE_SAFETY = 1e-9  # a cut must exceed the target by this much to count
@@ -35,75 +35,6 @@ class _Network(NamedTuple):
     reverse: IntArray
     capacity: FloatArray
     sink: int
-
-
-@njit(cache=True, nogil=True)
-def _augment_to(
-    ptr: IntArray, head: IntArray, reverse: IntArray, residual: FloatArray, source: int, sink: int, enough: float
-) -> float:
-    """Push flow along shortest paths until it exceeds `enough` or is maximal."""
-    nodes = len(ptr) - 1
-    parent = np.empty(nodes, dtype=np.int32)
-    queue = np.empty(nodes, dtype=np.int32)
-    flow = 0.0
-    while flow <= enough:
-        parent[:] = -1
-        parent[source] = -2
-        queue[0] = source
-        first, last = 0, 1
-        while first < last and parent[sink] == -1:
-            node = queue[first]
-            first += 1
-            for arc in range(ptr[node], ptr[node + 1]):
-                if residual[arc] > 1e-12 and parent[head[arc]] == -1:
-                    parent[head[arc]] = arc
-                    queue[last] = head[arc]
-                    last += 1
-        if parent[sink] == -1:
-            break
-        narrow, node = np.inf, sink
-        while node != source:
-            arc = parent[node]
-            narrow = min(narrow, residual[arc])
-            node = head[reverse[arc]]
-        if narrow == np.inf:
-            return np.inf
-        node = sink
-        while node != source:
-            arc = parent[node]
-            residual[arc] -= narrow
-            residual[reverse[arc]] += narrow
-            node = head[reverse[arc]]
-        flow += narrow
-    return flow
-
-
-@njit(cache=True, nogil=True)
-def _pair_facts(
-    ptr: IntArray,
-    head: IntArray,
-    reverse: IntArray,
-    capacity: FloatArray,
-    sink: int,
-    unit: int,
-    others: IntArray,
-    limit: float,
-) -> tuple[float, NDArray[np.bool_]]:
-    """Least load with `unit`, and for each other unit whether leaving it out exceeds `limit`."""
-    residual = capacity.copy()
-    least = _augment_to(ptr, head, reverse, residual, unit, sink, limit)
-    forced = np.zeros(len(others), dtype=np.bool_)
-    if least > limit:
-        return least, forced
-    for i in range(len(others)):
-        trial = residual.copy()
-        # The arc from a unit to the sink carries its time; making it endless puts the unit outside.
-        for arc in range(ptr[others[i]], ptr[others[i] + 1]):
-            if head[arc] == sink:
-                trial[arc] = np.inf
-        more = _augment_to(ptr, head, reverse, trial, unit, sink, limit - least)
-        forced[i] = least + more > limit
-    return least, forced
 
 
 def _network(units: Units, kind: int, count_compute: bool) -> _Network:
@@ -161,7 +92,7 @@ def find_implications(
     for kind in range(kinds):
         found: list[tuple[int, int]] = []
         # Overlapped loads are maxima: a boundary cost alone above the target forces as much as it can.
-        net = _network(units, kind, communication == "added")
+        facts = _core.not_contiguous.PairFacts(*_network(units, kind, communication == "added"))
         for unit in range(units.unit_count):
             if units.kind_count[kind] == 0:
                 least[unit, kind] = np.inf
@@ -169,7 +100,8 @@ def find_implications(
             if time.perf_counter() > deadline or should_stop():
                 break
             others = neighbours[unit]
-            least[unit, kind], forced = _pair_facts(*net, unit, others, limit)
+            forced = np.empty(len(others), dtype=np.bool_)
+            least[unit, kind] = facts.ask(unit, others, limit, forced)
             found += [(unit, int(other)) for other in others[forced]]
         pairs.append(np.array(found, dtype=np.int32).reshape(-1, 2))
     own = units.forward_time + units.backward_time
