@@ -23,7 +23,7 @@ test: $(VENV)/installed-all
 	$(BIN)/python tests/parts.py
 
 check: $(VENV)/installed-all
-	$(BIN)/python tests/parts.py format lint types
+	$(BIN)/python tests/parts.py format "format of the core" lint types
 
 # After a change in core/: build it again, and write the types of what it offers. Nothing builds it on import.
 core: $(VENV)/installed-all

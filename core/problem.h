@@ -1,13 +1,14 @@
 // A problem as the core sees it: views of the arrays that Python owns, made once per Python problem.
 //
 // Ops, tensors, devices and links are numbers. Ops are in topological order. Tensor t belongs to the op
-// tensor_producer[t]; the tensors of op u are tensor_ptr[u] to tensor_ptr[u + 1], their readers consumer_op[consumer_ptr[t]
-// to consumer_ptr[t + 1]], and the tensors that u reads input_tensor[input_ptr[u] to input_ptr[u + 1]].
+// tensor_producer[t]; the tensors of op u are tensor_ptr[u] to tensor_ptr[u + 1], their readers
+// consumer_op[consumer_ptr[t] to consumer_ptr[t + 1]], and the tensors that u reads input_tensor[input_ptr[u] to
+// input_ptr[u + 1]].
 //
 // A tensor goes from device s to device d over the link direct(s, d), or, where there is none, over to_host[s] and
-// from_host[d] through host memory, up once and down once per destination; none among these means free. A link's busy bits
-// say whose channels a copy occupies: 1 the sender's, 2 the receiver's. A device has one channel to send and one to
-// receive, or one for both (the same number).
+// from_host[d] through host memory, up once and down once per destination; none among these means free. A link's busy
+// bits say whose channels a copy occupies: 1 the sender's, 2 the receiver's. A device has one channel to send and one
+// to receive, or one for both (the same number).
 #pragma once
 
 #include <cstdint>
@@ -24,10 +25,10 @@ struct Problem {
   Span<const std::int32_t> consumer_op;
   Span<const std::int32_t> input_ptr;  // [ops + 1]
   Span<const std::int32_t> input_tensor;
-  Span<const bool> is_backward;  // [ops]
+  Span<const bool> is_backward;               // [ops]
   Span<const std::int32_t> colocation_first;  // [ops]: first op of its group, itself where free
   // costs
-  Span2d<const double> op_time_s;  // [ops, kinds], infinite where not supported
+  Span2d<const double> op_time_s;   // [ops, kinds], infinite where not supported
   Span<const double> memory_bytes;  // [ops], resident
   Span<const double> live_bytes;    // [tensors]: zero where activations are not tracked
   Span2d<const double> copy_s;      // [tensors, links]

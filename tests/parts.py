@@ -13,8 +13,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
 _FLAVOURS = (PYTHON, "tests/install/flavours.py")
+_CORE = sorted(str(path.relative_to(ROOT)) for kind in ("*.h", "*.cpp") for path in (ROOT / "core").rglob(kind))
 PARTS: dict[str, tuple[str, ...]] = {
     "format": (PYTHON, "-m", "ruff", "format", "--check", "."),
+    "format of the core": (str(Path(PYTHON).with_name("clang-format")), "--dry-run", "-Werror", *_CORE),
     "lint": (PYTHON, "-m", "ruff", "check", "."),
     "types": (PYTHON, "-m", "mypy"),
     "wheel": (*_FLAVOURS, "--wheel"),

@@ -1,7 +1,7 @@
 // numpy arrays as spans: type, shape and contiguity are checked here, once, with a message that names the argument.
 //
-// A bound function takes In<double> (it reads) or Out<double> (it writes) and asks for a span of the size it needs. These
-// types also tell the stubs which items an array has to have.
+// A bound function takes In<double> (it reads) or Out<double> (it writes) and asks for a span of the size it needs.
+// These types also tell the stubs which items an array has to have.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -48,7 +48,8 @@ template <class T>
 class NumpyArray {
  public:
   using Item = std::remove_const_t<T>;
-  using Handle = std::conditional_t<std::is_const_v<T>, nb::ndarray<nb::ro, nb::device::cpu>, nb::ndarray<nb::device::cpu>>;
+  using Handle =
+      std::conditional_t<std::is_const_v<T>, nb::ndarray<nb::ro, nb::device::cpu>, nb::ndarray<nb::device::cpu>>;
 
   NumpyArray() = default;
   explicit NumpyArray(Handle handle) : handle_(std::move(handle)) {}

@@ -18,9 +18,8 @@ class ListScheduler {
   }
 
   void by_rank(const In<double>& rank, const In<double>& extra_s, const In<std::int32_t>& preferred,
-               const Out<std::int32_t>& device_of_group, const In<double>& limit_bytes,
-               const Out<std::int32_t>& device, const Out<double>& start_s, const Out<double>& finish_s,
-               const Out<bool>& misfit) const {
+               const Out<std::int32_t>& device_of_group, const In<double>& limit_bytes, const Out<std::int32_t>& device,
+               const Out<double>& start_s, const Out<double>& finish_s, const Out<bool>& misfit) const {
     const Index ops = problem_.n_ops();
     const auto ranks = rank.span("rank", ops);
     const auto extra = extra_s.rows("extra_s", ops, problem_.n_devices());
@@ -103,8 +102,8 @@ void bind_overlap(nb::module_& module) {
            "Write the mean time from each op's start to the end of everything after it.");
   room.def("downward_ranks", &write_ranks<overlap::downward_ranks>, nb::arg("problem"), nb::arg("mean_time_s"),
            nb::arg("mean_copy_s"), nb::arg("out"), "Write the longest path from the beginning to each op's start.");
-  room.def("optimistic_costs", &write_optimistic_costs, nb::arg("problem"), nb::arg("time_s"),
-           nb::arg("mean_copy_s"), nb::arg("out"),
+  room.def("optimistic_costs", &write_optimistic_costs, nb::arg("problem"), nb::arg("time_s"), nb::arg("mean_copy_s"),
+           nb::arg("out"),
            "Write what is left after each op ends on each device, if each later op has its best device.");
 }
 

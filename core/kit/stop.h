@@ -1,9 +1,9 @@
 // How a long loop learns that it has to end.
 //
 // Loops that can run for more than a millisecond call poll() in every round. It costs a counter most of the time, looks
-// at the clock every 64 rounds, and asks the host (Python: its signals, and the budget if one was given) every 5 ms. The
-// host says that the time is over, and the loop ends with what it has; or it throws, and the loop is left through its
-// destructors, so that the caller sees what stopped it.
+// at the clock every 64 rounds, and asks the host (Python: its signals, and the budget if one was given) every 5 ms.
+// The host says that the time is over, and the loop ends with what it has; or it throws, and the loop is left through
+// its destructors, so that the caller sees what stopped it.
 //
 // One thread asks; threads that work for it may look at `is_over`.
 #pragma once

@@ -1,9 +1,9 @@
 // Busy times of devices and channels with the gaps between them.
 //
 // A line is one device or one channel. Its stretches are sorted, have a length, and do not touch: those that would are
-// joined. All stretches of all lines are nodes of one pool, linked in both directions; node `line` is the line's sentinel
-// and ends at time zero. Looking for a gap walks back from the last stretch over at most `most_gaps` of them, so that a
-// decision costs little on long lines too; what is older counts as full.
+// joined. All stretches of all lines are nodes of one pool, linked in both directions; node `line` is the line's
+// sentinel and ends at time zero. Looking for a gap walks back from the last stretch over at most `most_gaps` of them,
+// so that a decision costs little on long lines too; what is older counts as full.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // Place ops one by one in the order of a rank, each where it would end first (HEFT, PEFT, CPOP).
 //
 // Ops go into gaps of the devices' lines, and copies into gaps that the sender's and the receiver's channel have in
-// common; through host memory a tensor goes up once and comes down once per destination. The evaluator books copies when
-// their producer ends and never lets a device wait for an op while another one is ready, so its times can differ from the
-// planned ones: they are equal where no copies queue and no device idles beside a ready op.
+// common; through host memory a tensor goes up once and comes down once per destination. The evaluator books copies
+// when their producer ends and never lets a device wait for an op while another one is ready, so its times can differ
+// from the planned ones: they are equal where no copies queue and no device idles beside a ready op.
 
 #include <algorithm>
 #include <functional>

@@ -1,13 +1,14 @@
 // Always take the op and the device that can start first (ETF), with favourite children if there are any (SCT).
 //
-// The key of an op on a device is its start there plus what its group takes longer there than on its best device; on equal
-// devices that is the start. Channels are queues as in the evaluator, but a copy is booked when its reader is placed, not
-// when its producer ends: where channels queue, the evaluator's order of copies, and so its times, can differ.
+// The key of an op on a device is its start there plus what its group takes longer there than on its best device; on
+// equal devices that is the start. Channels are queues as in the evaluator, but a copy is booked when its reader is
+// placed, not when its producer ends: where channels queue, the evaluator's order of copies, and so its times, can
+// differ.
 //
 // Each device has two heaps of ready ops: *waiting* by key, for ops whose inputs come after the device is free, and
-// *startable* by (slowness, rank), for the others; so nothing has to be moved when the device's clock moves on. Channels
-// make keys grow: an entry is brought up to date when it comes to the top, at most `most_refreshed` per device and
-// decision; then the best of those is taken.
+// *startable* by (slowness, rank), for the others; so nothing has to be moved when the device's clock moves on.
+// Channels make keys grow: an entry is brought up to date when it comes to the top, at most `most_refreshed` per device
+// and decision; then the best of those is taken.
 //
 // An op that has no room on a device just now is parked until a tensor is freed there.
 
@@ -62,8 +63,8 @@ class Channels {
 
 class ByStart {
  public:
-  ByStart(const Problem& problem, const ListCosts& costs, Span<const double> rank,
-          Span<const std::int32_t> favourite, Given given, ListPlan plan)
+  ByStart(const Problem& problem, const ListCosts& costs, Span<const double> rank, Span<const std::int32_t> favourite,
+          Given given, ListPlan plan)
       : p_(problem),
         costs_(costs),
         favourite_(favourite),
@@ -134,7 +135,8 @@ class ByStart {
   void queue_fresh() {
     for (const std::int32_t op : fresh_) {
       for (std::int32_t d = 0; d < p_.n_devices(); ++d) {
-        if (ledger_.may_be_on(op, d)) queue(d).waiting.push(position_[op], inputs_there(op, d, false) + slower_s_(op, d));
+        if (!ledger_.may_be_on(op, d)) continue;
+        queue(d).waiting.push(position_[op], inputs_there(op, d, false) + slower_s_(op, d));
       }
     }
     fresh_.clear();
@@ -169,8 +171,8 @@ class ByStart {
       const double wait_key = waiting.empty() ? infinity : waiting.top().key;
       const double start_key = startable.empty() ? infinity : free_s_[d] + startable.top().key;
       const bool from_startable =
-          start_key < wait_key ||
-          (start_key == wait_key && !startable.empty() && (waiting.empty() || startable.top().item < waiting.top().item));
+          start_key < wait_key || (start_key == wait_key && !startable.empty() &&
+                                   (waiting.empty() || startable.top().item < waiting.top().item));
       KeyedHeap& heap = from_startable ? startable : waiting;
       const std::int32_t op = op_at_[heap.top().item];
       bool gone = placed_[op] != 0 || !ledger_.may_be_on(op, d), parks = false;

@@ -1,8 +1,8 @@
 // Memory while a list scheduler decides.
 //
-// Resident bytes of a whole group count from the decision for its first member on, and for the whole run. A tensor counts
-// on every device that holds it, from the decision for its producer (or for its copy) until the decisions for all its
-// readers; results stay. Decisions follow time only roughly, so the evaluator has the last word.
+// Resident bytes of a whole group count from the decision for its first member on, and for the whole run. A tensor
+// counts on every device that holds it, from the decision for its producer (or for its copy) until the decisions for
+// all its readers; results stay. Decisions follow time only roughly, so the evaluator has the last word.
 #pragma once
 
 #include <algorithm>

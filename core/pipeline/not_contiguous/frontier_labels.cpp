@@ -27,7 +27,11 @@ class LabelSearch {
  public:
   LabelSearch(const Frontiers& frontiers, const Pricing& pricing, Span<const double> multipliers,
               Span2d<const double> completions, const LabelLimits& limits)
-      : frontiers_(frontiers), pricing_(pricing), multipliers_(multipliers), completions_(completions), limits_(limits) {}
+      : frontiers_(frontiers),
+        pricing_(pricing),
+        multipliers_(multipliers),
+        completions_(completions),
+        limits_(limits) {}
 
   LabelAnswer run(Span<bool> member, Stop& stop) {
     labels_ = {{0, 0.0, 0.0, 0.0, none, false}};

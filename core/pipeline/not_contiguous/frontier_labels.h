@@ -31,14 +31,14 @@ struct Pricing {
   Span<const double> price;   // [units]
 };
 
-// Writes for every state the largest (price - multiplier * load) that can still be had from it; returns the first one's.
+// Writes the largest (price - multiplier * load) that can still be had from every state; returns that of the first.
 double best_completions(const Frontiers& frontiers, const Pricing& pricing, double multiplier, Span<double> best);
 
 struct LabelLimits {
-  double load;             // of the set, at most
-  double floor;            // nothing of less price is wanted
-  double blur;             // labels that differ by less in worth may be merged
-  std::int64_t n_labels;   // at most, of all steps
+  double load;            // of the set, at most
+  double floor;           // nothing of less price is wanted
+  double blur;            // labels that differ by less in worth may be merged
+  std::int64_t n_labels;  // at most, of all steps
 };
 
 struct LabelAnswer {

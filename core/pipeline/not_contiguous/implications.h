@@ -1,7 +1,8 @@
 // What a target value forces, by minimum cuts.
 //
-// For one device kind, the least load of a device whose set holds unit `a` and lacks unit `b` is a minimum cut: loads are a
-// sum of times and a submodular boundary cost. If it exceeds the target, every device of that kind that holds `a` holds `b`.
+// For one device kind, the least load of a device whose set holds unit `a` and lacks unit `b` is a minimum cut: loads
+// are a sum of times and a submodular boundary cost. If it exceeds the target, every device of that kind that holds `a`
+// holds `b`.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace placewright::not_contiguous {
 
-// A flow network whose arcs stand in rows by their tail; each arc has a mate in the other direction. The arc from a unit
-// to the sink carries the unit's time.
+// A flow network whose arcs stand in rows by their tail; each arc has a mate in the other direction. The arc from a
+// unit to the sink carries the unit's time.
 struct Network {
   Span<const std::int32_t> ptr;      // [nodes + 1]
   Span<const std::int32_t> head;     // [arcs]
