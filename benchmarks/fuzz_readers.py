@@ -5,8 +5,8 @@
 
 Files are made from small good ones by ``fuzz_mutators.py``, seven eighths of them well-formed; input number i of a
 reader is the same on every machine. Each reader works in a process of its own, uncompiled. A finding is an exception
-other than ``InputError``, a message of several lines or without the file's name, more than 10 s, more than 2 GiB of
-memory beyond what imports took, or the end of the process; its input is kept under ``STATE/findings``. With ``--state``
+other than ``InputError``, a message of several lines or without the file's name, more than 10 s of the processor or 60 s in
+all, more than 2 GiB of memory beyond what imports took, or the end of the process; its input is kept under ``STATE/findings``. With ``--state``
 a run goes on where the last one stopped. Exit code 1 if there were findings.
 """
 
@@ -30,7 +30,7 @@ from typing import Any
 from fuzz_mutators import MUTATORS, raw
 
 RAW_SHARE = 1 / 8
-LIMIT_S, SILENCE_S = 10, 25  # of one input; of the process, where no signal is heard
+LIMIT_S, SILENCE_S = 10, 60  # of one input, of the processor; of the process, where no signal is heard
 MOST_BYTES = 2 * 2**30
 TRACED = 20  # every so many inputs the lines are counted
 
@@ -50,7 +50,7 @@ def work(reader: str, first: int, count: int, folder: Path) -> None:
     for file in corpus:  # imports, and the proof that what is mutated is good
         chosen.read(file)
     print(json.dumps({"ready": _resident_bytes(), "lines": _executable_lines(module_files)}), flush=True)
-    signal.signal(signal.SIGALRM, _too_long)
+    signal.signal(signal.SIGPROF, _too_long)
     for number in range(first, first + count):
         rng = random.Random(f"{reader}/{number}")
         good = rng.choice(corpus)
@@ -88,11 +88,11 @@ def _mutant(content: bytes, mutator: Any, rng: random.Random) -> bytes:
 def _outcome(chosen: Any, file: Path) -> tuple[str, str]:
     from placewright.errors import InputError
 
-    signal.alarm(LIMIT_S)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
     try:
         chosen.read(file)
     except InputError as error:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         text = str(error)
         name = file.parent.name if chosen.fixed_name else file.name
         if not text.isprintable():
@@ -101,10 +101,10 @@ def _outcome(chosen: Any, file: Path) -> tuple[str, str]:
     except TooLong as error:
         return "finding", f"over {LIMIT_S} s at {_site(error)}"
     except (Exception, SystemExit) as error:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         return "finding", f"{type(error).__name__} at {_site(error)}: {str(error)[:200]!r}"
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return "accepted", ""
 
 
