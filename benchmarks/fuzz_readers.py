@@ -5,9 +5,9 @@
 
 Files are made from small good ones by ``fuzz_mutators.py``, seven eighths of them well-formed; input number i of a
 reader is the same on every machine. Each reader works in a process of its own, uncompiled. A finding is an exception
-other than ``InputError``, a message of several lines or without the file's name, more than 10 s of the processor or 60 s in
-all, more than 2 GiB of memory beyond what imports took, or the end of the process; its input is kept under ``STATE/findings``. With ``--state``
-a run goes on where the last one stopped. Exit code 1 if there were findings.
+other than ``InputError``, a message of several lines or without the file's name, more than 10 s of the processor or
+60 s in all, more than 2 GiB of memory beyond what imports took, or the end of the process; its input is kept under
+``STATE/findings``. With ``--state`` a run goes on where the last one stopped. Exit code 1 if there were findings.
 """
 
 from __future__ import annotations
