@@ -11,6 +11,7 @@
 #include <queue>
 #include <vector>
 
+#include "kit/copies.h"
 #include "overlap/busy_lines.h"
 #include "overlap/list_schedule.h"
 
@@ -116,7 +117,7 @@ class ByRank {
       const std::int32_t t = inputs_[k], s = plan_.device[p_.tensor_producer[t]];
       double there_s = made_s(t);
       if (s != d) {
-        there_s = arrival_s_(t, d) != nowhere ? arrival_s_(t, d) : copied_s(t, s, d, keep);
+        there_s = arrival_s_(t, d) != nowhere ? arrival_s_(t, d) : copied(t, s, d, keep);
         if (keep) arrival_s_(t, d) = there_s;
       }
       latest_s = std::max(latest_s, there_s);
@@ -124,32 +125,16 @@ class ByRank {
     return latest_s;
   }
 
-  double copied_s(std::int32_t t, std::int32_t s, std::int32_t d, bool keep) {
-    const std::int32_t direct = p_.direct(s, d);
-    if (direct != none) return leg_s(p_.copy_s(t, direct), made_s(t), sender(direct, s), receiver(direct, d), keep);
-    double up_s = in_host_s_[t];
-    if (up_s == nowhere) {
-      const std::int32_t link = p_.to_host[s];
-      up_s = leg_s(link != none ? p_.copy_s(t, link) : 0.0, made_s(t), sender(link, s), none, keep);
-      if (keep) in_host_s_[t] = up_s;
-    }
-    const std::int32_t link = p_.from_host[d];
-    return leg_s(link != none ? p_.copy_s(t, link) : 0.0, up_s, none, receiver(link, d), keep);
+  double copied(std::int32_t t, std::int32_t s, std::int32_t d, bool keep) {
+    return copied_s(p_, t, s, d, made_s(t), in_host_s_[t], nowhere, keep,
+                    [&](const Leg& leg, double ready_s) { return leg_s(leg, ready_s, keep); });
   }
 
-  // Lines of channels come after those of devices.
-  [[nodiscard]] std::int32_t sender(std::int32_t link, std::int32_t s) const {
-    if (link == none || (p_.link_busy[link] & Problem::busy_sender) == 0) return none;
-    return static_cast<std::int32_t>(p_.n_devices()) + p_.send_channel[s];
-  }
-  [[nodiscard]] std::int32_t receiver(std::int32_t link, std::int32_t d) const {
-    if (link == none || (p_.link_busy[link] & Problem::busy_receiver) == 0) return none;
-    return static_cast<std::int32_t>(p_.n_devices()) + p_.receive_channel[d];
-  }
-
-  // The end of one leg of a copy on up to two channels. Copies that are tried for the same op queue behind each other:
-  // `tried_end_s_` holds their ends on the channels that are marked with this attempt.
-  double leg_s(double took_s, double ready_s, std::int32_t one, std::int32_t other, bool keep) {
+  // The end of one leg of a copy. Copies that are tried for the same op queue behind each other: `tried_end_s_` holds
+  // their ends on the channels that are marked with this attempt.
+  double leg_s(const Leg& leg, double ready_s, bool keep) {
+    const double took_s = leg.took_s;
+    std::int32_t one = line_of(leg.send_channel), other = line_of(leg.receive_channel);
     if (took_s <= 0.0 || (one == none && other == none)) return ready_s + took_s;
     if (one == none) std::swap(one, other);
     if (tried_in_[one] == attempt_) ready_s = std::max(ready_s, tried_end_s_[one]);
@@ -163,6 +148,11 @@ class ByRank {
     }
     try_until(one, start_s, start_s + took_s, keep);
     return start_s + took_s;
+  }
+
+  // Lines of channels come after those of devices.
+  [[nodiscard]] std::int32_t line_of(std::int32_t channel) const {
+    return channel == none ? none : static_cast<std::int32_t>(p_.n_devices()) + channel;
   }
 
   void try_until(std::int32_t channel, double start_s, double end_s, bool keep) {

@@ -17,6 +17,7 @@
 #include <queue>
 #include <vector>
 
+#include "kit/copies.h"
 #include "kit/heap.h"
 #include "overlap/list_schedule.h"
 
@@ -31,12 +32,13 @@ class Channels {
  public:
   explicit Channels(Index n) : free_s_("free_s", n) {}
 
-  // Occupy up to two channels (none: no channel) for `took_s` from `ready_s` on; return the end.
-  double book(std::int32_t one, std::int32_t other, double ready_s, double took_s) {
-    if (took_s <= 0.0) return ready_s;
+  // Occupy the channels of a leg, from `ready_s` on; return its end.
+  double book(const Leg& leg, double ready_s) {
+    if (leg.took_s <= 0.0) return ready_s;
+    const std::int32_t one = leg.send_channel, other = leg.receive_channel;
     if (one != none) ready_s = std::max(ready_s, free_s_[one]);
     if (other != none) ready_s = std::max(ready_s, free_s_[other]);
-    ready_s += took_s;
+    ready_s += leg.took_s;
     if (one != none) set(one, ready_s);
     if (other != none) set(other, ready_s);
     return ready_s;
@@ -272,7 +274,7 @@ class ByStart {
       const std::int32_t s = plan_.device[p_.tensor_producer[t]];
       double there_s = plan_.finish_s[p_.tensor_producer[t]];
       if (s != d) {
-        there_s = arrival_s_(t, d) != nowhere ? arrival_s_(t, d) : copied_s(t, s, d, there_s, keep);
+        there_s = arrival_s_(t, d) != nowhere ? arrival_s_(t, d) : copied(t, s, d, there_s, keep);
         if (keep) arrival_s_(t, d) = there_s;
       }
       latest_s = std::max(latest_s, there_s);
@@ -285,24 +287,9 @@ class ByStart {
     return latest_s;
   }
 
-  double copied_s(std::int32_t t, std::int32_t s, std::int32_t d, double made_s, bool keep) {
-    const std::int32_t direct = p_.direct(s, d);
-    if (direct != none) return channels_.book(sender(direct, s), receiver(direct, d), made_s, p_.copy_s(t, direct));
-    double up_s = in_host_s_[t];
-    if (up_s == nowhere) {
-      const std::int32_t link = p_.to_host[s];
-      up_s = link == none ? made_s : channels_.book(sender(link, s), none, made_s, p_.copy_s(t, link));
-      if (keep) in_host_s_[t] = up_s;
-    }
-    const std::int32_t link = p_.from_host[d];
-    return link == none ? up_s : channels_.book(none, receiver(link, d), up_s, p_.copy_s(t, link));
-  }
-
-  [[nodiscard]] std::int32_t sender(std::int32_t link, std::int32_t s) const {
-    return (p_.link_busy[link] & Problem::busy_sender) != 0 ? p_.send_channel[s] : none;
-  }
-  [[nodiscard]] std::int32_t receiver(std::int32_t link, std::int32_t d) const {
-    return (p_.link_busy[link] & Problem::busy_receiver) != 0 ? p_.receive_channel[d] : none;
+  double copied(std::int32_t t, std::int32_t s, std::int32_t d, double made_s, bool keep) {
+    return copied_s(p_, t, s, d, made_s, in_host_s_[t], nowhere, keep,
+                    [&](const Leg& leg, double ready_s) { return channels_.book(leg, ready_s); });
   }
 
   Queue& queue(std::int32_t d) { return queues_.at(static_cast<std::size_t>(d)); }
