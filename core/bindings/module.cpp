@@ -7,6 +7,7 @@
 namespace placewright::bindings {
 
 void bind_problem(nb::module_& module);
+void bind_judge(nb::module_& module);
 void bind_overlap(nb::module_& module);
 void bind_not_contiguous(nb::module_& module);
 
@@ -40,6 +41,7 @@ NB_MODULE(_core, module) {
   module.doc() = "Placewright's hot loops, compiled ahead of time. Inputs are checked in Python; see core/README.md.";
   module.def("compiler", &bindings::compiler, "What the core was compiled with.");
   bindings::bind_problem(module);
+  bindings::bind_judge(module);
   bindings::bind_overlap(module);
   bindings::bind_not_contiguous(module);
 }

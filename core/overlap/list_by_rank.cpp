@@ -25,6 +25,7 @@ class ByRank {
   ByRank(const Problem& problem, const ListCosts& costs, Given given, ListPlan plan)
       : p_(problem),
         costs_(costs),
+        routes_(problem),
         plan_(plan),
         device_of_group_(given.device_of_group),
         ledger_(problem, costs, given.device_of_group, given.limit_bytes),
@@ -117,7 +118,7 @@ class ByRank {
       const std::int32_t t = inputs_[k], s = plan_.device[p_.tensor_producer[t]];
       double there_s = made_s(t);
       if (s != d) {
-        there_s = arrival_s_(t, d) != nowhere ? arrival_s_(t, d) : copied(t, s, d, keep);
+        there_s = arrival_s_(t, d) != nowhere ? arrival_s_(t, d) : arrival(t, s, d, keep);
         if (keep) arrival_s_(t, d) = there_s;
       }
       latest_s = std::max(latest_s, there_s);
@@ -125,17 +126,18 @@ class ByRank {
     return latest_s;
   }
 
-  double copied(std::int32_t t, std::int32_t s, std::int32_t d, bool keep) {
-    return copied_s(p_, t, s, d, made_s(t), in_host_s_[t], nowhere, keep,
-                    [&](const Leg& leg, double ready_s) { return leg_s(leg, ready_s, keep); });
+  double arrival(std::int32_t t, std::int32_t s, std::int32_t d, bool keep) {
+    const auto book = [&](const Route& leg, double took_s, double ready_s) {
+      return start_of(leg, took_s, ready_s, keep);
+    };
+    return routes_.copied(t, s, d, made_s(t), in_host_s_[t], nowhere, keep, book).end_s;
   }
 
-  // The end of one leg of a copy. Copies that are tried for the same op queue behind each other: `tried_end_s_` holds
+  // The start of one leg of a copy. Copies that are tried for the same op queue behind each other: `tried_end_s_` holds
   // their ends on the channels that are marked with this attempt.
-  double leg_s(const Leg& leg, double ready_s, bool keep) {
-    const double took_s = leg.took_s;
+  double start_of(const Route& leg, double took_s, double ready_s, bool keep) {
     std::int32_t one = line_of(leg.send_channel), other = line_of(leg.receive_channel);
-    if (took_s <= 0.0 || (one == none && other == none)) return ready_s + took_s;
+    if (took_s <= 0.0 || (one == none && other == none)) return ready_s;
     if (one == none) std::swap(one, other);
     if (tried_in_[one] == attempt_) ready_s = std::max(ready_s, tried_end_s_[one]);
     double start_s = 0.0;
@@ -147,7 +149,7 @@ class ByRank {
       try_until(other, start_s, start_s + took_s, keep);
     }
     try_until(one, start_s, start_s + took_s, keep);
-    return start_s + took_s;
+    return start_s;
   }
 
   // Lines of channels come after those of devices.
@@ -163,6 +165,7 @@ class ByRank {
 
   const Problem& p_;
   const ListCosts& costs_;
+  Routes routes_;
   ListPlan plan_;
   Span<std::int32_t> device_of_group_;
   MemoryLedger ledger_;

@@ -32,15 +32,14 @@ class Channels {
  public:
   explicit Channels(Index n) : free_s_("free_s", n) {}
 
-  // Occupy the channels of a leg, from `ready_s` on; return its end.
-  double book(const Leg& leg, double ready_s) {
-    if (leg.took_s <= 0.0) return ready_s;
+  // Occupy the channels of a leg, from `ready_s` on; return when it starts.
+  double book(const Route& leg, double took_s, double ready_s) {
+    if (took_s <= 0.0) return ready_s;
     const std::int32_t one = leg.send_channel, other = leg.receive_channel;
     if (one != none) ready_s = std::max(ready_s, free_s_[one]);
     if (other != none) ready_s = std::max(ready_s, free_s_[other]);
-    ready_s += leg.took_s;
-    if (one != none) set(one, ready_s);
-    if (other != none) set(other, ready_s);
+    if (one != none) set(one, ready_s + took_s);
+    if (other != none) set(other, ready_s + took_s);
     return ready_s;
   }
   void keep() { before_.clear(); }
@@ -69,6 +68,7 @@ class ByStart {
           Given given, ListPlan plan)
       : p_(problem),
         costs_(costs),
+        routes_(problem),
         favourite_(favourite),
         plan_(plan),
         device_of_group_(given.device_of_group),
@@ -274,7 +274,7 @@ class ByStart {
       const std::int32_t s = plan_.device[p_.tensor_producer[t]];
       double there_s = plan_.finish_s[p_.tensor_producer[t]];
       if (s != d) {
-        there_s = arrival_s_(t, d) != nowhere ? arrival_s_(t, d) : copied(t, s, d, there_s, keep);
+        there_s = arrival_s_(t, d) != nowhere ? arrival_s_(t, d) : arrival(t, s, d, there_s, keep);
         if (keep) arrival_s_(t, d) = there_s;
       }
       latest_s = std::max(latest_s, there_s);
@@ -287,15 +287,18 @@ class ByStart {
     return latest_s;
   }
 
-  double copied(std::int32_t t, std::int32_t s, std::int32_t d, double made_s, bool keep) {
-    return copied_s(p_, t, s, d, made_s, in_host_s_[t], nowhere, keep,
-                    [&](const Leg& leg, double ready_s) { return channels_.book(leg, ready_s); });
+  double arrival(std::int32_t t, std::int32_t s, std::int32_t d, double made_s, bool keep) {
+    const auto book = [&](const Route& leg, double took_s, double ready_s) {
+      return channels_.book(leg, took_s, ready_s);
+    };
+    return routes_.copied(t, s, d, made_s, in_host_s_[t], nowhere, keep, book).end_s;
   }
 
   Queue& queue(std::int32_t d) { return queues_.at(static_cast<std::size_t>(d)); }
 
   const Problem& p_;
   const ListCosts& costs_;
+  Routes routes_;
   Span<const std::int32_t> favourite_;
   ListPlan plan_;
   Span<std::int32_t> device_of_group_;
