@@ -26,6 +26,7 @@ LAYERS = (
     ("placement",),
     # placers
     ("reductions",),
+    ("placers.judges",),
     ("placers.units", "placers.child_solver", "placers.base"),
     ("placers.registry",),
     ("placers",),

@@ -63,6 +63,22 @@ class Judge {
                                        resident.span("resident", devices), out.span("out", devices));
   }
 
+  Index live_intervals(const In<std::int32_t>& device_of_op, const Out<double>& start_s, const Out<double>& end_s,
+                       const Out<double>& copies, const Out<double>& up_legs, double value_s,
+                       const Out<double>& out) const {
+    const auto rows = out.rows("out", any, 4);
+    judge::MemoryJudge memory(problem_);
+    Index n = 0;
+    for (const auto& interval : memory.intervals(device_of_op.span("device_of_op", problem_.n_ops()),
+                                                 record_of(start_s, end_s, copies, up_legs), value_s)) {
+      rows(n, 0) = interval.device;
+      rows(n, 1) = interval.start_s;
+      rows(n, 2) = interval.end_s;
+      rows(n++, 3) = interval.bytes;
+    }
+    return n;
+  }
+
   std::int32_t find_segments(const In<std::int32_t>& device_of_op, const Out<std::int32_t>& segment) const {
     const Index ops = problem_.n_ops();
     return judge::SegmentFinder(problem_).find(device_of_op.span("device_of_op", ops), segment.span("segment", ops));
@@ -144,6 +160,9 @@ void bind_judge(nb::module_& module) {
       .def("peaks", &Judge::peaks, nb::arg("device_of_op"), nb::arg("start_s"), nb::arg("end_s"), nb::arg("copies"),
            nb::arg("up_legs"), nb::arg("value_s"), nb::arg("resident"), nb::arg("out"),
            "Write the largest resident and live bytes of each device, by what `simulate` wrote.")
+      .def("live_intervals", &Judge::live_intervals, nb::arg("device_of_op"), nb::arg("start_s"), nb::arg("end_s"),
+           nb::arg("copies"), nb::arg("up_legs"), nb::arg("value_s"), nb::arg("out"),
+           "Write (device, start, end, bytes) of every tensor on every device that holds it; return how many.")
       .def("find_segments", &Judge::find_segments, nb::arg("device_of_op"), nb::arg("segment"),
            "Write segment numbers in running order; return how many there are.")
       .def("overheads", &Judge::overheads, nb::arg("device_of_op"), nb::arg("segment"), nb::arg("n_segments"),

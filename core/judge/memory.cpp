@@ -55,9 +55,8 @@ bool MemoryJudge::may_exceed(Span<const std::int32_t> device_of_op, Span<const d
 
 void MemoryJudge::peaks(Span<const std::int32_t> device_of_op, const OverlapRecord& record, double value_s,
                         Span<const double> resident, Span<double> out) {
-  find_intervals(device_of_op, record, value_s);
   changes_.clear();
-  for (const Interval& interval : intervals_) {
+  for (const Interval& interval : intervals(device_of_op, record, value_s)) {
     changes_.push_back({interval.start_s, interval.device, interval.bytes});
     changes_.push_back({interval.end_s, interval.device, -interval.bytes});
   }
@@ -73,7 +72,8 @@ void MemoryJudge::peaks(Span<const std::int32_t> device_of_op, const OverlapReco
   }
 }
 
-void MemoryJudge::find_intervals(Span<const std::int32_t> device_of_op, const OverlapRecord& record, double value_s) {
+const std::vector<MemoryJudge::Interval>& MemoryJudge::intervals(Span<const std::int32_t> device_of_op,
+                                                                 const OverlapRecord& record, double value_s) {
   intervals_.clear();
   for (std::int32_t t = 0; t < p_.n_tensors(); ++t) {
     if (p_.live_bytes[t] <= 0.0) continue;
@@ -95,6 +95,7 @@ void MemoryJudge::find_intervals(Span<const std::int32_t> device_of_op, const Ov
       intervals_.push_back({d, start_s, until_s_[d], p_.live_bytes[t]});
     }
   }
+  return intervals_;
 }
 
 }  // namespace placewright::judge

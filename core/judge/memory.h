@@ -35,19 +35,21 @@ class MemoryJudge {
   void peaks(Span<const std::int32_t> device_of_op, const OverlapRecord& record, double value_s,
              Span<const double> resident, Span<double> out);
 
- private:
   struct Interval {
     std::int32_t device;
     double start_s, end_s;
     double bytes;
   };
+  // When which device holds how much of a tensor, tensor by tensor.
+  const std::vector<Interval>& intervals(Span<const std::int32_t> device_of_op, const OverlapRecord& record,
+                                         double value_s);
+
+ private:
   struct Change {
     double time_s;
     std::int32_t device;
     double bytes;
   };
-
-  void find_intervals(Span<const std::int32_t> device_of_op, const OverlapRecord& record, double value_s);
 
   const Problem& p_;
   Array<double> most_, until_s_, now_;

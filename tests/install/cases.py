@@ -215,7 +215,7 @@ def compiled() -> list[Case]:
     environment = (("NUMBA_DISABLE_JIT", "0"),)
     place = ("place", "zoo:chain?ops=4", "--cluster", "cores:2", "--placer", "heft", "--budget", "1s", "--json")
     return [
-        Case("compiled", "all evaluators", ("-c", "import placewright.evaluate.calls"), environment=environment),
+        Case("compiled", "all evaluators", ("-c", "import placewright.placers.judges.calls"), environment=environment),
         Case("compiled", "place", place, environment=environment),
     ]
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.evaluate import memory
-from placewright.evaluate.single import simulated
+from placewright.evaluate.judging import live_intervals, resident_bytes, simulated
 from placewright.graph import FloatArray
 from placewright.problems import Problem
 
@@ -23,14 +22,12 @@ class Occupancy(NamedTuple):
 def occupancy(problem: Problem, device_of_op: NDArray[np.int32], priority: FloatArray | None = None) -> list[Occupancy]:
     """The occupied memory of each device as a step curve from time 0."""
     device = np.ascontiguousarray(device_of_op, dtype=np.int32)
-    resident = np.empty(problem.n_devices)
-    memory.resident_bytes(problem.arrays.memory_bytes, device, resident)
+    resident = resident_bytes(problem, device)
     rows = np.empty((0, 4))
     if problem.execution == "overlap" and problem.track_activations:
         value, record = simulated(problem, device, priority)
         if np.isfinite(value):
-            rows = np.empty((problem.graph.n_edges + problem.graph.n_tensors, 4))
-            rows = rows[: memory.live_intervals(problem.arrays, device, record, value, rows)]
+            rows = live_intervals(problem, device, record, value)
     return [_steps(rows[rows[:, 0] == d], float(resident[d])) for d in range(problem.n_devices)]
 
 

@@ -8,11 +8,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.evaluate import calls, memory, overlap, pipeline, sequential
+from placewright.evaluate.judging import find_pieces, find_segments, judge_of, peak_bytes, resident_bytes, simulated
 from placewright.graph import FloatArray, IntArray, sums_by_index
 from placewright.problems import Problem
-
-_NO_PRIORITY = np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +58,15 @@ def evaluate(
     device = np.ascontiguousarray(device_of_op, dtype=np.int32)
     a = problem.arrays
     n_devices = problem.n_devices
-    used = np.empty(n_devices)
-    memory.resident_bytes(a.memory_bytes, device, used)
+    used = resident_bytes(problem, device)
     compute = sums_by_index(device, problem.op_time_s[np.arange(problem.n_ops), a.device_kind[device]], n_devices)
-    segment = np.empty(problem.n_ops, dtype=np.int32)
-    n_segments = sequential.find_segments(a, device, segment)
+    n_segments, segment = find_segments(problem, device)
     if problem.execution == "overlap":
         value, load, used = _overlap(problem, device, priority, used, compute)
     elif problem.execution == "sequential":
         copies, overhead = np.empty(n_devices), np.empty(n_devices)
-        sequential.copies_total(a, device, np.empty(n_devices, dtype=np.int64), copies)
-        sequential.overhead_total(a, device, segment, n_segments, overhead)
+        judge_of(problem).copies_total(device, copies)
+        judge_of(problem).overheads(device, segment, n_segments, overhead)
         load = compute + copies + overhead
         value = float(load.sum())
     elif problem.execution == "calls":
@@ -112,23 +108,12 @@ def timeline(problem: Problem, device_of_op: NDArray[np.int32], priority: FloatA
     return sorted(slices, key=lambda s: (s.start_s, s.device, s.end_s, s.op, s.tensor))
 
 
-def simulated(problem: Problem, device: NDArray[np.int32], priority: FloatArray | None) -> tuple[float, overlap.Record]:
-    """Run the event-driven model once and keep who did what when."""
-    record = overlap.empty_record(problem.n_ops, problem.graph.n_tensors, problem.n_devices)
-    order = _NO_PRIORITY if priority is None else np.ascontiguousarray(priority, dtype=np.float64)
-    scratch = overlap.workspace(problem.n_ops, problem.n_devices)
-    return overlap.simulate(problem.arrays, device, order, scratch, record), record
-
-
 def _overlap(
     problem: Problem, device: NDArray[np.int32], priority: FloatArray | None, used: FloatArray, compute: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
-    a = problem.arrays
     value, record = simulated(problem, device, priority)
-    peak = used.copy()
-    if np.isfinite(value) and problem.track_activations:
-        rows = np.empty((problem.graph.n_edges + problem.graph.n_tensors, 4))
-        memory.peak_bytes(used, rows, memory.live_intervals(a, device, record, value, rows), peak)
+    keeps_track = np.isfinite(value) and problem.track_activations
+    peak = peak_bytes(problem, device, record, value) if keeps_track else used
     return value, compute, peak
 
 
@@ -143,10 +128,9 @@ def _calls(problem: Problem, device: NDArray[np.int32]) -> tuple[float, FloatArr
 def _call_groups(
     problem: Problem, device: NDArray[np.int32]
 ) -> tuple[float, IntArray, FloatArray, tuple[FloatArray, FloatArray, FloatArray]]:
-    group = np.empty(problem.n_ops, dtype=np.int32)
-    n = calls.find_pieces(problem.arrays, device, group)
+    n, group = find_pieces(problem, device)
     start, took = np.empty(n), (np.empty(n), np.empty(n), np.empty(n))
-    value = calls.run_groups(problem.arrays, device, group, n, start, *took)
+    value = judge_of(problem).run_groups(device, group, n, start, *took)
     return value, group, start, took
 
 
@@ -155,7 +139,7 @@ def _pipeline(
 ) -> tuple[float, FloatArray]:
     n = problem.n_devices
     compute, copies = np.empty((n, 2)), np.empty((n, 2))
-    pipeline.loads(problem.arrays, device, compute, copies, np.empty(n, dtype=np.int64))
+    judge_of(problem).loads(device, compute, copies)
     sync = np.zeros(n)
     if replicas is not None:
         compute, copies = compute / replicas[:, None], copies / replicas[:, None]
@@ -164,7 +148,7 @@ def _pipeline(
     work, sent = compute.sum(axis=1), copies.sum(axis=1)
     load = (np.maximum(work, sent) if overlapped else work + sent) + sync
     if not sync.any():
-        return pipeline.max_load(compute, copies, overlapped, split), load
+        return judge_of(problem).largest_load(compute, copies), load
     if not split:
         return float(load.max()), load
     parts = np.maximum(compute, copies) if overlapped else compute + copies
@@ -204,8 +188,7 @@ def _overlap_slices(problem: Problem, device: NDArray[np.int32], priority: Float
 
 def _sequential_slices(problem: Problem, device: NDArray[np.int32], priority: FloatArray | None) -> list[Slice]:
     g, links, now = problem.graph, problem.links, 0.0
-    segment = np.empty(problem.n_ops, dtype=np.int32)
-    n_segments = sequential.find_segments(problem.arrays, device, segment)
+    n_segments, segment = find_segments(problem, device)
     slices: list[Slice] = []
     held: set[tuple[int, int]] = set()  # (tensor, device), device -1 = host memory
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.errors import InputError
-from placewright.evaluate import sequential
+from placewright.evaluate.judging import find_segments
 from placewright.placement import Placement
 from placewright.text import shown
 
@@ -43,9 +43,7 @@ def model_of(placement: Placement) -> str:
 def segments_of(placement: Placement) -> NDArray[np.int32]:
     """[ops]: the segment that each op belongs to, in an order in which segments can run."""
     problem = placement.problem
-    segment = np.empty(problem.n_ops, dtype=np.int32)
-    sequential.find_segments(problem.arrays, devices_of(placement), segment)
-    return segment
+    return find_segments(problem, devices_of(placement))[1]
 
 
 def colour(device: int) -> str:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.evaluate.sequential import find_segments
+from placewright.evaluate.judging import find_segments
 from placewright.problems import Problem
 from placewright.reports.packing import shared_start
 from placewright.text import shown
@@ -42,8 +42,7 @@ class Boxes(NamedTuple):
 
 def find_boxes(problem: Problem, device_of_op: NDArray[np.int32]) -> Boxes:
     """Cut a placed graph into segments, segments into modules, modules into ops."""
-    segment = np.empty(problem.n_ops, dtype=np.int32)
-    n_segments = int(find_segments(problem.arrays, device_of_op, segment))
+    n_segments, segment = find_segments(problem, device_of_op)
     order = np.lexsort((np.arange(problem.n_ops), segment)).astype(np.int32)
     names = [problem.graph.op_names[v] for v in order.tolist()]
     paths = [problem.graph.module_paths[v].replace("/", ".") for v in order.tolist()]

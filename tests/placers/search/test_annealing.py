@@ -6,8 +6,8 @@ import pytest
 import placewright as pw
 from placewright.budget import Budget
 from placewright.evaluate import check, evaluate, evaluate_many, lower_bound
-from placewright.evaluate.calls import find_pieces, run_groups
 from placewright.placers import get_placer
+from placewright.placers.judges.calls import find_pieces, run_groups
 from placewright.placers.search import sampling
 from placewright.placers.search.chains import Annealed, Point, _Search, anneal_from, rank_of, work_prices
 from placewright.placers.search.pace import Pace, planned

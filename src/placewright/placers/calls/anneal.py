@@ -9,10 +9,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from placewright.evaluate.calls import find_pieces, run_groups
-from placewright.evaluate.sequential import find_segments
 from placewright.placers.calls.groups import Groups
 from placewright.placers.calls.stopping import stop_flag
+from placewright.placers.judges.calls import find_pieces, run_groups
+from placewright.placers.judges.sequential import find_segments
 from placewright.placers.units import whole_units
 from placewright.problems import Problem
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from placewright.budget import OPTIMAL_GAP, Budget
 from placewright.evaluate import evaluate_many, lower_bound
-from placewright.evaluate.calls import find_pieces
 from placewright.evaluate.checking import Fault
+from placewright.evaluate.judging import find_pieces
 from placewright.placers.base import Found, Placer
 from placewright.placers.baselines.topo import TopoPlacer
 from placewright.placers.calls.anneal import anneal
@@ -166,7 +166,6 @@ class _Search:
 
 def most_pieces(problem: Problem, device: NDArray[np.int32]) -> int:
     """Calls of the accelerator that is called most often."""
-    group = np.empty(problem.n_ops, dtype=np.int32)
-    find_pieces(problem.arrays, device, group)
+    _, group = find_pieces(problem, device)
     calls = [len(np.unique(group[device == d])) for d in np.flatnonzero(~problem.arrays.is_host).tolist()]
     return max(calls, default=0)

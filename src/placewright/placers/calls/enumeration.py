@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.evaluate import evaluate_many
-from placewright.evaluate.calls import find_pieces, run_groups
 from placewright.placers.calls.groups import Groups
+from placewright.placers.judges.calls import find_pieces, run_groups
 from placewright.problems import Arrays, Problem
 
 _HAIR = 1e-12

@@ -57,10 +57,9 @@ def ends_s(problem: Problem, device_of_op: IntArray, rank_s: FloatArray) -> Floa
 
 
 def _simulated(problem: Problem, device: IntArray, rank_s: FloatArray) -> tuple[FloatArray, FloatArray]:
-    from placewright.evaluate.overlap import empty_record, simulate, workspace
+    from placewright.evaluate.judging import simulated
 
-    record = empty_record(problem.n_ops, problem.graph.n_tensors, problem.n_devices)
-    simulate(problem.arrays, device, -rank_s, workspace(problem.n_ops, problem.n_devices), record)
+    record = simulated(problem, device, -rank_s)[1]
     return record.start_s, record.copies[:, :, 1]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from placewright.budget import Budget
 from placewright.errors import InputError
-from placewright.evaluate.memory import memory_matters
+from placewright.evaluate.judging import memory_matters
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.learned.course import overtakings
 from placewright.placers.learned.drawing import Drawer, Drawn
@@ -87,7 +87,7 @@ class MoveLearner:
         self._memory: list[Tensor] = []
         self._gained: list[Tensor] = []
         self._ordered = rewards.has_order
-        has_limits = bool(problem.max_segments) or memory_matters(problem.arrays)
+        has_limits = bool(problem.max_segments) or memory_matters(problem)
         self.sections = sections_of(problem, groups, apart=settings.sections and self._ordered and not has_limits)
         self._drawer = Drawer(problem, groups, self.sections, ordered=self._ordered)
 

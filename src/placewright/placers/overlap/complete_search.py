@@ -17,10 +17,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from placewright.budget import Budget
-from placewright.evaluate.batch import judge_latency
-from placewright.evaluate.memory import memory_matters
-from placewright.evaluate.sequential import find_segments
+from placewright.evaluate.judging import memory_matters
 from placewright.graph import BoolArray, FloatArray, IntArray
+from placewright.placers.judges.batch import judge_latency
+from placewright.placers.judges.sequential import find_segments
 from placewright.placers.search.moves import copy_time_s
 from placewright.placers.units import movable_units
 from placewright.problems import Arrays, Problem
@@ -63,7 +63,7 @@ def search_completely(
     """Search until everything better than ``upper`` has been seen, or the budget or the steps end."""
     search = _new_search(problem, upper)
     a, limits = problem.arrays, problem.max_segments or 0
-    strict = memory_matters(a)
+    strict = memory_matters(problem)
     finished, steps = False, 0
     while not finished and steps < most_steps and not (steps and budget.expired()):
         finished = bool(_go_on(a, search, limits, strict, _STEPS_PER_LOOK))

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.budget import Budget
-from placewright.evaluate import evaluate_many, overlap
+from placewright.evaluate import evaluate_many
 from placewright.evaluate.batch import cpu_count
+from placewright.evaluate.judging import simulated
 from placewright.graph import BoolArray, FloatArray, IntArray
 from placewright.placers.child_solver import ChildSolver
 from placewright.placers.overlap.schedule_model import Settings, instance_of, packed
@@ -101,11 +102,7 @@ def _around(problem: Problem, seed_op: int) -> list[int]:
 
 def start_times(problem: Problem, point: Point) -> FloatArray:
     """When each op starts by the evaluator's rules."""
-    record = overlap.empty_record(problem.n_ops, problem.graph.n_tensors, problem.n_devices)
-    order = np.zeros(0) if point.priority is None else np.ascontiguousarray(point.priority, dtype=np.float64)
-    scratch = overlap.workspace(problem.n_ops, problem.n_devices)
-    overlap.simulate(problem.arrays, point.device_of_op, order, scratch, record)
-    return record.start_s
+    return simulated(problem, point.device_of_op, point.priority)[1].start_s
 
 
 def _solve(problem: Problem, incumbent: Incumbent, free: BoolArray, budget: Budget, seed: int) -> tuple[Incumbent, str]:

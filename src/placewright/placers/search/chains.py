@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.budget import Budget, Incumbent
-from placewright.evaluate import lower_bound, overlap
+from placewright.evaluate import lower_bound
 from placewright.evaluate.batch import cpu_count
-from placewright.evaluate.memory import memory_matters
+from placewright.evaluate.judging import memory_matters, simulated
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.search import moves
 from placewright.placers.search.loop import CALLS, OVERLAP, SEQUENTIAL, anneal, start_chain
@@ -96,7 +96,7 @@ class _Search:
         a = problem.arrays
         n_chains = threads * (2 if problem.n_ops >= _LARGE else 4)
         self.model = _MODEL[problem.execution]
-        self.strict = bool(problem.max_segments) or memory_matters(a)
+        self.strict = bool(problem.max_segments) or memory_matters(problem)
         impossible = {OVERLAP: (), SEQUENTIAL: (moves.CRITICAL, *_NEEDS_CLOCK), CALLS: _NEEDS_CLOCK}[self.model]
         self.weights = np.array([0.0 if k in impossible else _WEIGHTS[k] for k in range(moves.N_KINDS)])
         least_time_s = problem.op_device_time_s.min(axis=1)
@@ -360,10 +360,8 @@ def rank_of(problem: Problem, device: NDArray[np.int32], priority: FloatArray | 
     n = problem.n_ops
     if problem.execution != "overlap":
         return np.arange(n, dtype=np.int32)
-    record = overlap.empty_record(n, problem.graph.n_tensors, problem.n_devices)
-    given = np.zeros(0) if priority is None else np.ascontiguousarray(priority, dtype=np.float64)
-    overlap.simulate(problem.arrays, device, given, overlap.workspace(n, problem.n_devices), record)
-    order = np.lexsort((record.start_s, given)) if len(given) else np.lexsort((np.arange(n), record.start_s))
+    start_s = simulated(problem, device, priority)[1].start_s
+    order = np.lexsort((np.arange(n), start_s)) if priority is None else np.lexsort((start_s, priority))
     rank = np.empty(n, dtype=np.int32)
     rank[order] = np.arange(n, dtype=np.int32)
     return rank

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from placewright.evaluate.batch import judge_latency
-from placewright.evaluate.memory import may_exceed, resident_bytes
-from placewright.evaluate.sequential import find_segments
+from placewright.placers.judges.batch import judge_latency
+from placewright.placers.judges.memory import may_exceed, resident_bytes
+from placewright.placers.judges.sequential import find_segments
 from placewright.placers.search.moves import (
     RANKS,
     Chain,

@@ -1,7 +1,7 @@
 """A judge for ``calls`` that follows small changes of one placement: only what a change touches is worked out again.
 
-It follows the rules of :mod:`placewright.evaluate.calls` (a test compares the two). A change is noted while it is made,
-so that it can be taken back.
+It follows the rules of :mod:`placewright.placers.judges.calls` (a test compares the two). A change is noted while it
+is made, so that it can be taken back.
 """
 
 from __future__ import annotations

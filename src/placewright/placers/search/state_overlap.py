@@ -1,7 +1,7 @@
 """A simulator for ``overlap`` that judges small changes of one placement quickly.
 
-It follows the rules of :mod:`placewright.evaluate.overlap` to the letter (a test compares the two), with three means
-that a search can use and an evaluator cannot:
+It follows the rules of :mod:`placewright.placers.judges.overlap` to the letter (a test compares the two), with three
+means that a search can use and an evaluator cannot:
 
 * ranks: every op has a priority of its own, a whole number, so ready ops are kept in bit sets;
 * checkpoints: the run of the present placement leaves checkpoints, and a changed placement starts from the last one

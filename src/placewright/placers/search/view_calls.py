@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from placewright.evaluate.calls import find_pieces, run_groups
 from placewright.graph import BoolArray, FloatArray, IntArray
+from placewright.placers.judges.calls import find_pieces, run_groups
 from placewright.problems import Arrays
 
 DURATION, START, FINISH = range(3)

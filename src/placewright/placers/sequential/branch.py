@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from placewright.evaluate.sequential import find_segments, overhead_total
 from placewright.graph import FloatArray, IntArray
+from placewright.placers.judges.sequential import find_segments, overhead_total
 from placewright.placers.sequential.labelling import Energy, energy_of, sub_energy
 from placewright.placers.sequential.lagrangian import PlacedOnce
 from placewright.placers.sequential.large_moves import Stop, two_way_cut

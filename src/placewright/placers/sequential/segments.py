@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from placewright.evaluate.sequential import find_segments, overhead_total
 from placewright.graph import BoolArray, IntArray
+from placewright.placers.judges.sequential import find_segments, overhead_total
 from placewright.placers.sequential.fusion_moves import Fused, fuse
 from placewright.placers.sequential.labelling import energy_of, labelling_value
 from placewright.placers.sequential.large_moves import Stop

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from placewright.evaluate.overlap import Record
+from placewright.placers.judges.overlap import Record
 from placewright.problems import Arrays
 
 

@@ -1,0 +1,1 @@
+"""Judges as numba kernels, for searches that are kernels themselves; others ask ``placewright.evaluate``."""
