@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 #include "kit/pairwise_sum.h"
 
@@ -38,7 +39,6 @@ std::int64_t whole(double capacity, double scale) {
 MinimumCut::MinimumCut(const CutNetwork& network)
     : nodes_("nodes", network.n_nodes()),
       arcs_("arcs", 2 * network.n_arcs()),
-      first_("first", network.n_nodes() + 1),
       position_("position", network.n_arcs()),
       height_("height", network.n_nodes()),
       top_("top", network.n_nodes() + 2, none),
@@ -46,12 +46,13 @@ MinimumCut::MinimumCut(const CutNetwork& network)
       reaching_("reaching", network.n_nodes()) {
   if (arcs_.size() > std::numeric_limits<std::int32_t>::max()) throw std::length_error("too many arcs for a cut");
   for (const auto& arc : network.arcs()) {
-    ++first_[arc.tail + 1];
-    ++first_[arc.head + 1];
+    ++nodes_[arc.tail].end;
+    ++nodes_[arc.head].end;
   }
-  for (Index v = 0; v < n_nodes(); ++v) {
-    first_[v + 1] += first_[v];
-    nodes_[v].current = first_[v];
+  std::int32_t begin = 0;
+  for (Node& node : nodes_) {
+    node.begin = node.current = begin;
+    node.end = begin += node.end;
   }
   for (Index e = 0; e < network.n_arcs(); ++e) {
     const auto [tail, head] = network.arcs()[e];
@@ -98,9 +99,7 @@ bool MinimumCut::run(Stop& stop) {
   return false;
 }
 
-double MinimumCut::bound() const {
-  return static_cast<double>(through_ + reached_sink_) / scale_ * (1 - bound_slack);
-}
+double MinimumCut::bound() const { return static_cast<double>(through_ + reached_sink_) / scale_ * (1 - bound_slack); }
 
 void MinimumCut::write_sink_side(Array<std::uint8_t>& goes) {
   Stop to_the_end;
@@ -111,23 +110,27 @@ void MinimumCut::write_sink_side(Array<std::uint8_t>& goes) {
 // Exact distances to the sink, breadth first along arcs that are not full. False if it was stopped before it had them.
 bool MinimumCut::measure_distances(Stop& stop) {
   const auto unreached = static_cast<std::int32_t>(n_nodes() + 1);
-  n_reaching_ = 0;
+  const Span<std::int32_t> height = height_.view(), reaching = reaching_.view();
+  const Span<const Arc> arcs = std::as_const(arcs_).view();
+  const Span<const Node> nodes = std::as_const(nodes_).view();
+  Index n_reaching = 0;
   for (std::int32_t v = 0; v < n_nodes(); ++v) {
-    height_[v] = unreached;
-    if (nodes_[v].room <= 0) continue;
-    height_[v] = 1;
-    reaching_[n_reaching_++] = v;
+    height[v] = unreached;
+    if (nodes[v].room <= 0) continue;
+    height[v] = 1;
+    reaching[n_reaching++] = v;
   }
-  for (Index next = 0; next < n_reaching_; ++next) {
+  for (Index next = 0; next < n_reaching; ++next) {
     if (stop.poll()) return false;
-    const std::int32_t v = reaching_[next];
-    for (Index i = first_[v]; i < first_[v + 1]; ++i) {
-      const Arc& arc = arcs_[i];
-      if (height_[arc.to] != unreached || arcs_[arc.mate].residual <= 0) continue;
-      height_[arc.to] = height_[v] + 1;
-      reaching_[n_reaching_++] = arc.to;
+    const std::int32_t v = reaching[next], higher = height[v] + 1;
+    for (const Arc& arc : arcs.part(nodes[v].begin, nodes[v].end)) {
+      std::int32_t& its_height = height[arc.to];
+      if (its_height != unreached || arcs[arc.mate].residual <= 0) continue;
+      its_height = higher;
+      reaching[n_reaching++] = arc.to;
     }
   }
+  n_reaching_ = n_reaching;
   return true;
 }
 
@@ -136,10 +139,11 @@ void MinimumCut::stack_active_nodes() {
   population_.fill(0);
   highest_ = 0;
   for (Index k = n_reaching_ - 1; k >= 0; --k) {
-    const std::int32_t v = reaching_[k];
-    nodes_[v].current = first_[v];
-    ++population_[height_[v]];
-    if (nodes_[v].excess > 0) put_on_stack(v, height_[v]);
+    const std::int32_t v = reaching_[k], height = height_[v];
+    Node& node = nodes_[v];
+    node.current = node.begin;
+    ++population_[height];
+    if (node.excess > 0) put_on_stack(v, height);
   }
 }
 
@@ -160,7 +164,10 @@ std::int32_t MinimumCut::take_highest() {
 // Push a node's excess downwards, and lift the node where there is no way down, until nothing is left that can get to
 // the sink.
 void MinimumCut::discharge(std::int32_t v) {
-  Node& node = nodes_[v];
+  const Span<Node> nodes = nodes_.view();
+  const Span<Arc> arcs = arcs_.view();
+  const Span<std::int32_t> height = height_.view();
+  Node& node = nodes[v];
   std::int64_t have = node.excess;
   if (node.room > 0) {
     const std::int64_t sent = std::min(have, node.room);
@@ -168,22 +175,21 @@ void MinimumCut::discharge(std::int32_t v) {
     have -= sent;
     reached_sink_ += sent;
   }
-  const std::int32_t end = first_[v + 1];
-  std::int32_t at = node.current, lower = height_[v] - 1;
+  std::int32_t at = node.current, lower = height[v] - 1;
   while (have > 0) {
-    if (at == end) {
+    if (at == node.end) {
       at = relabel(v);
-      lower = height_[v] - 1;
+      lower = height[v] - 1;
       if (lower == n_nodes()) break;
       continue;
     }
-    Arc& arc = arcs_[at];
-    if (arc.residual > 0 && height_[arc.to] == lower) {
+    Arc& arc = arcs[at];
+    if (arc.residual > 0 && height[arc.to] == lower) {
       const std::int64_t sent = std::min(have, arc.residual);
       arc.residual -= sent;
-      arcs_[arc.mate].residual += sent;
+      arcs[arc.mate].residual += sent;
       have -= sent;
-      Node& next = nodes_[arc.to];
+      Node& next = nodes[arc.to];
       if (next.excess == 0) put_on_stack(arc.to, lower);
       next.excess += sent;
       if (have == 0) break;
@@ -197,21 +203,22 @@ void MinimumCut::discharge(std::int32_t v) {
 // Lift a node right above the lowest one that it can push to; return the arc to that.
 std::int32_t MinimumCut::relabel(std::int32_t v) {
   const auto unreached = static_cast<std::int32_t>(n_nodes() + 1);
-  const std::int32_t begin = first_[v], end = first_[v + 1];
-  std::int32_t lowest = unreached, to_lowest = end;
-  for (std::int32_t i = begin; i < end; ++i) {
-    const Arc& arc = arcs_[i];
-    if (arc.residual <= 0) continue;
-    const std::int32_t height = height_[arc.to];
-    if (height >= lowest) continue;
-    lowest = height;
-    to_lowest = i;
+  const std::int32_t begin = nodes_[v].begin, end = nodes_[v].end;
+  const Span<std::int32_t> height = height_.view();
+  std::int32_t lowest = unreached, to_lowest = end, i = begin;
+  for (const Arc& arc : std::as_const(arcs_).view().part(begin, end)) {
+    if (arc.residual > 0 && height[arc.to] < lowest) {
+      lowest = height[arc.to];
+      to_lowest = i;
+    }
+    ++i;
   }
   relabel_work_ += end - begin + 12;
   // Nothing is left at the old height: no way down leads from here, nor from anything above.
-  const bool is_gap = --population_[height_[v]] == 0;
-  height_[v] = is_gap ? unreached : std::min(unreached, lowest + 1);
-  if (height_[v] != unreached) ++population_[height_[v]];
+  const Span<std::int32_t> population = population_.view();
+  const bool is_gap = --population[height[v]] == 0;
+  height[v] = is_gap ? unreached : std::min(unreached, lowest + 1);
+  if (height[v] != unreached) ++population[height[v]];
   return to_lowest;
 }
 

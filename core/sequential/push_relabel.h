@@ -3,8 +3,8 @@
 //
 // Capacities are whole numbers: the given ones times a power of two, rounded down. No cut gets dearer by that, so the
 // least whole-number cut, scaled back, is a bound for the true one: at most one unit (2^-60 of the sum of all) per arc
-// below it. Of all least cuts this is the one with the fewest nodes at the sink's side, in whichever order flow is pushed;
-// so a run may end and go on anywhere.
+// below it. Of all least cuts this is the one with the fewest nodes at the sink's side, in whichever order flow is
+// pushed; so a run may end and go on anywhere.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +40,11 @@ class MinimumCut {
     std::int32_t to, mate;
   };
   struct Node {
-    std::int64_t excess;  // what came in and has to go on
-    std::int64_t room;    // left on the arc to the sink
-    std::int32_t current;  // the arc where pushing goes on
-    std::int32_t below;    // on the stack of active nodes of its height
+    std::int64_t excess;      // what came in and has to go on
+    std::int64_t room;        // left on the arc to the sink
+    std::int32_t begin, end;  // its arcs
+    std::int32_t current;     // the arc where pushing goes on
+    std::int32_t below;       // on the stack of active nodes of its height
   };
 
   bool measure_distances(Stop& stop);
@@ -55,10 +56,9 @@ class MinimumCut {
 
   Array<Node> nodes_;
   Array<Arc> arcs_;
-  Array<std::int32_t> first_;     // [nodes + 1]: each node's first arc
-  Array<std::int32_t> position_;  // [arcs of the network]: where they stand among `arcs_`
-  Array<std::int32_t> height_;    // distance to the sink at least; above n_nodes(): it cannot be reached
-  Array<std::int32_t> top_;       // [heights]: a stack of active nodes, none = empty
+  Array<std::int32_t> position_;    // [arcs of the network]: where they stand among `arcs_`
+  Array<std::int32_t> height_;      // distance to the sink at least; above n_nodes(): it cannot be reached
+  Array<std::int32_t> top_;         // [heights]: a stack of active nodes, none = empty
   Array<std::int32_t> population_;  // [heights]
   Array<std::int32_t> reaching_;    // nodes from which the sink can be reached, nearest first
   Index n_reaching_ = 0;
