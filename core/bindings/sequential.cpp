@@ -1,3 +1,4 @@
+// Cuts, shares and movable labels change while they work without the interpreter's lock: each belongs to one thread.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
@@ -17,9 +18,7 @@ namespace {
 
 using ShouldStop = std::optional<nb::typed<nb::callable, bool()>>;
 
-Stop::Ask asking(const ShouldStop& should_stop) {
-  return should_stop ? asking_python(*should_stop) : asking_python();
-}
+Stop::Ask asking(const ShouldStop& should_stop) { return should_stop ? asking_python(*should_stop) : asking_python(); }
 
 // Views of the arrays of Python's `Energy`, which it keeps alive.
 class BoundEnergy {
@@ -54,13 +53,15 @@ double labelling_value(const BoundEnergy& energy, const In<double>& unary_s, con
   const Index units = energy.view.n_units();
   const auto unary = unary_s.rows("unary_s", units, energy.view.n_devices());
   const auto labels = label.span("label", units);
+  Stop stop(asking_python());
   nb::gil_scoped_release released;
-  return sequential::labelling_value(energy.view, unary, labels);
+  return sequential::labelling_value(energy.view, unary, labels, stop);
 }
 
 std::pair<double, bool> fuse(const BoundEnergy& energy, const In<double>& unary_s, const In<std::int32_t>& first,
                              const In<std::int32_t>& second, const In<std::int32_t>& before,
-                             const In<std::int32_t>& after, const Out<std::int32_t>& label, const ShouldStop& should_stop) {
+                             const In<std::int32_t>& after, const Out<std::int32_t>& label,
+                             const ShouldStop& should_stop) {
   const Index units = energy.view.n_units();
   const auto unary = unary_s.rows("unary_s", units, energy.view.n_devices());
   const auto one = first.span("first", units), other = second.span("second", units);
@@ -74,8 +75,8 @@ std::pair<double, bool> fuse(const BoundEnergy& energy, const In<double>& unary_
 }
 
 sequential::MinimumCut minimum_cut(const In<std::int32_t>& tail, const In<std::int32_t>& head,
-                                   const In<double>& forward, const In<double>& backward,
-                                   const In<double>& from_source, const In<double>& to_sink) {
+                                   const In<double>& forward, const In<double>& backward, const In<double>& from_source,
+                                   const In<double>& to_sink) {
   const auto tails = tail.span("tail", any);
   const auto heads = head.span("head", tails.size());
   const auto forth = forward.span("forward", tails.size()), back = backward.span("backward", tails.size());
@@ -214,11 +215,12 @@ void bind_sequential(nb::module_& module) {
       .def("write_label", &write_label, nb::arg("out"), "Write the device of each unit.");
   room.def("labelling_value", &labelling_value, nb::arg("energy"), nb::arg("unary_s"), nb::arg("label"),
            "Return the seconds of all units and copies.");
-  room.def("fuse", &fuse, nb::arg("energy"), nb::arg("unary_s"), nb::arg("first"), nb::arg("second"),
-           nb::arg("before"), nb::arg("after"), nb::arg("label"), nb::arg("should_stop") = nb::none(),
+  room.def("fuse", &fuse, nb::arg("energy"), nb::arg("unary_s"), nb::arg("first"), nb::arg("second"), nb::arg("before"),
+           nb::arg("after"), nb::arg("label"), nb::arg("should_stop") = nb::none(),
            "Write the best fusion of two labellings; return a bound on all of them, and whether it is proven.");
   room.def("worst_path", &worst_path, nb::arg("problem"), nb::arg("device_of_op"), nb::arg("segment_s"),
-           nb::arg("edges"), "Write the edges of the path whose segments cost most; return their number and its first op.");
+           nb::arg("edges"),
+           "Write the edges of the path whose segments cost most; return their number and its first op.");
   room.def("mark_what_follows", &mark_units<sequential::mark_what_follows>, nb::arg("before"), nb::arg("after"),
            nb::arg("marked"), "Mark everything that marked units lead to.");
   room.def("mark_what_precedes", &mark_units<sequential::mark_what_precedes>, nb::arg("before"), nb::arg("after"),

@@ -1,7 +1,7 @@
 // Sums of many numbers, halves first: the error grows with the logarithm of their count.
 //
-// The order of additions is numpy's (`sum` of a contiguous array), so that a sum is the same on either side of the border:
-// eight running sums over up to 128 numbers, and longer ones in two parts, the first of a multiple of eight.
+// The order of additions is numpy's (`sum` of a contiguous array), so that a sum is the same on either side of the
+// border: eight running sums over up to 128 numbers, and longer ones in two parts, the first of a multiple of eight.
 #pragma once
 
 #include "kit/span.h"

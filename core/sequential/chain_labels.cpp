@@ -28,7 +28,8 @@ class Front {
       const Span<double> kept = all.part(k * width_, (k + 1) * width_);
       if (!std::equal(kept.begin(), kept.end(), bytes.begin(), std::less_equal<>())) continue;
       const Index ahead = k / 2;
-      if (ahead != k) std::swap_ranges(kept.begin(), kept.end(), all.part(ahead * width_, (ahead + 1) * width_).begin());
+      if (ahead != k)
+        std::swap_ranges(kept.begin(), kept.end(), all.part(ahead * width_, (ahead + 1) * width_).begin());
       return true;
     }
     return false;

@@ -1,7 +1,8 @@
 // One device's part of a labelling: what its set of units costs, if nobody asks whether they are placed anywhere else.
 //
 // Being placed exactly once is relaxed: units bring a reward for it, and each device takes the set that is cheapest for
-// it. Copies are split into parts that never add up to more: what a tensor pays to leave its home, and to enter a device.
+// it. Copies are split into parts that never add up to more: what a tensor pays to leave its home, and to enter a
+// device.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace {
 class Fusion {
  public:
   Fusion(const Energy& energy, Span2d<const double> unary_s, Span<const std::int32_t> first,
-         Span<const std::int32_t> second)
+         Span<const std::int32_t> second, Stop& stop)
       : energy_(energy),
         first_(first),
         second_(second),
@@ -40,7 +40,10 @@ class Fusion {
       network_.add_cost(node_[u], Side::goes, unary_s(u, second[u]));
       network_.add_cost(node_[u], Side::stays, unary_s(u, first[u]));
     }
-    for (Index t = 0; t < energy.n_tensors(); ++t) add_tensor(t);
+    for (Index t = 0; t < energy.n_tensors(); ++t) {
+      stop.poll();  // for signals: half a network has no bound
+      add_tensor(t);
+    }
   }
 
   // Units before at the sink's side and units after at the source's are what must not be.
@@ -178,7 +181,7 @@ class Fusion {
 
 Fused fuse(const Energy& energy, Span2d<const double> unary_s, Span<const std::int32_t> first,
            Span<const std::int32_t> second, Order order, Span<std::int32_t> label, Stop& stop) {
-  Fusion fusion(energy, unary_s, first, second);
+  Fusion fusion(energy, unary_s, first, second, stop);
   fusion.keep(order);
   return fusion.cut(label, stop);
 }

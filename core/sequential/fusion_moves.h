@@ -2,9 +2,9 @@
 // Rother, Roth and Blake 2010; expansions and swaps, which are fusions, by Boykov, Veksler and Zabih 2001).
 //
 // The copies of a tensor are sums of terms "home stays or goes, and any of these readers stays (or goes)". Most are
-// submodular and become arcs around one node more. What is not is replaced by a term of the home alone that is never too
-// small and is right for the first labelling: if that is the present one, the result is never worse than it. With two
-// devices and everybody free, nothing is replaced: the cut is the optimum.
+// submodular and become arcs around one node more. What is not is replaced by a term of the home alone that is never
+// too small and is right for the first labelling: if that is the present one, the result is never worse than it. With
+// two devices and everybody free, nothing is replaced: the cut is the optimum.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,8 @@ namespace placewright::sequential {
 namespace {
 
 constexpr int repair_rounds = 80;
-constexpr double price_growth = 1.4, late_price_growth = 2.8;  // late: in the second half of the rounds
-constexpr double least_gain = 1e-12;  // of the unit's time: less is rounding
+constexpr double price_growth = 1.4, late_price_growth = 2.8;         // late: in the second half of the rounds
+constexpr double least_gain = 1e-12;                                  // of the unit's time: less is rounding
 constexpr double no_price = std::numeric_limits<double>::infinity();  // no move may add any byte beyond a limit
 
 }  // namespace

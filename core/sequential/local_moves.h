@@ -1,7 +1,7 @@
 // Small moves under limits of memory: one unit goes to another device.
 //
-// Readers are counted per tensor and device, so that a move is judged by the tensors that its unit makes or reads. Additions
-// go by tensor and then by device.
+// Readers are counted per tensor and device, so that a move is judged by the tensors that its unit makes or reads.
+// Additions go by tensor and then by device.
 #pragma once
 
 #include <cstdint>

@@ -60,7 +60,8 @@ void mark_what_follows(Span<const std::int32_t> before, Span<const std::int32_t>
   }
 }
 
-void mark_what_precedes(Span<const std::int32_t> before, Span<const std::int32_t> after, Span<bool> marked, Stop& stop) {
+void mark_what_precedes(Span<const std::int32_t> before, Span<const std::int32_t> after, Span<bool> marked,
+                        Stop& stop) {
   for (bool grows = true; grows;) {
     grows = false;
     for (Index i = before.size() - 1; i >= 0; --i) {

@@ -56,6 +56,8 @@ def test_a_stopped_cut_still_bounds_and_goes_on() -> None:
     while not stopped.run(lambda: next(asked, False)):
         pass
     assert stopped.bound == whole.bound
+    with pytest.raises(ZeroDivisionError):
+        MinimumCut(*network).run(lambda: bool(1 / 0))
     sides = np.empty((2, n), dtype=np.bool_)
     whole.write_sink_side(sides[0])
     stopped.write_sink_side(sides[1])

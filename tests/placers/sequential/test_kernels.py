@@ -149,3 +149,11 @@ def test_a_labelling_keeps_its_energy_alive() -> None:
     again = sub_energy(e, np.ones(e.n_units, dtype=np.bool_))
     wanted = kernels.MovableLabels(again.core, label, np.full(3, np.inf)).change_of_move(0, 1)
     assert [view.change_of_move(0, 1) for view in views] == [wanted] * 20
+
+
+def test_an_impossible_label_is_told_by_its_name() -> None:
+    problem = small_problem(11, 3, overhead=False)
+    assert problem is not None
+    e = energy_of(problem)
+    with pytest.raises(IndexError, match="index 3 is outside 'unary_s' of 3"):
+        labelling_value(e, np.full(e.n_units, 3, dtype=np.int32))
