@@ -22,6 +22,8 @@ class Array {
     return items_[static_cast<std::size_t>(i)];
   }
   [[nodiscard]] Index size() const { return static_cast<Index>(items_.size()); }
+  [[nodiscard]] Span<T> view() { return {name_, items_.data(), size()}; }
+  [[nodiscard]] Span<const T> view() const { return {name_, items_.data(), size()}; }
   [[nodiscard]] auto begin() { return items_.begin(); }
   [[nodiscard]] auto end() { return items_.end(); }
   void fill(T value) { items_.assign(items_.size(), value); }

@@ -7,7 +7,8 @@ import numpy.typing
 
 from placewright._core import (
     not_contiguous as not_contiguous,
-    overlap as overlap
+    overlap as overlap,
+    sequential as sequential
 )
 
 

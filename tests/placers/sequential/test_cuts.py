@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from cut_problems import best_fusion, random_label, small_problem
 
+from placewright._core.sequential import MinimumCut, MovableLabels
 from placewright.evaluate import evaluate
 from placewright.placers.sequential.edge_costs import PathMix
 from placewright.placers.sequential.fusion_moves import fuse
 from placewright.placers.sequential.labelling import energy_of, labelling_value, sub_energy
 from placewright.placers.sequential.lagrangian import PlacedOnce, priced_cuts
 from placewright.placers.sequential.large_moves import improve_by_cuts, never, starting_labels
-from placewright.placers.sequential.local_moves import MovableLabels, annealed, fits, repaired
-from placewright.placers.sequential.push_relabel import ENDLESS, Network, minimum_cut
+from placewright.placers.sequential.local_moves import annealed, fits, repaired
 from placewright.placers.sequential.segments import score_of, segments_of, two_segments
 from placewright.placers.units import movable_units
 from placewright.testing import optimum
@@ -27,32 +27,41 @@ def test_the_cut_is_least(seed: int) -> None:
     tail, head = tail[tail != head], head[tail != head]
     forward, backward = rng.integers(0, 5, (2, len(tail))).astype(float)
     ends = np.where(rng.random((2, n)) < 0.6, rng.exponential(4.0, (2, n)), 0.0)
-    forward[rng.random(len(tail)) < 0.1] = ENDLESS
+    forward[rng.random(len(tail)) < 0.1] = MinimumCut.ENDLESS
 
     def value(at_sink: np.ndarray) -> float:
         goes, comes = ~at_sink[tail] & at_sink[head], at_sink[tail] & ~at_sink[head]
-        paid = np.where(forward == ENDLESS, np.inf, forward)
+        paid = np.where(forward == MinimumCut.ENDLESS, np.inf, forward)
         return ends[0][at_sink].sum() + ends[1][~at_sink].sum() + paid[goes].sum() + backward[comes].sum()
 
     least = min(value(np.array(side, dtype=bool)) for side in itertools.product([False, True], repeat=n))
-    cut = minimum_cut(Network(tail, head, forward, backward, *ends))
-    assert cut.is_least
-    assert value(cut.at_sink) == pytest.approx(least, rel=1e-12)
+    cut, at_sink = MinimumCut(tail, head, forward, backward, *ends), np.empty(n, dtype=np.bool_)
+    assert cut.run()
+    cut.write_sink_side(at_sink)
+    assert value(at_sink) == pytest.approx(least, rel=1e-12)
     assert least * (1 - 1e-12) <= cut.bound <= least * (1 + 1e-14)
 
 
-def test_a_stopped_cut_still_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_cut_still_bounds_and_goes_on() -> None:
     rng = np.random.default_rng(1)
-    n = 400
-    tail, head = rng.integers(0, n - 1, 3000).astype(np.int32), rng.integers(0, n, 3000).astype(np.int32)
+    n, arcs = 20_000, 200_000  # some hundredths of a second, many times what is between two looks at the budget
+    tail, head = rng.integers(0, n - 1, arcs).astype(np.int32), rng.integers(0, n, arcs).astype(np.int32)
     tail = np.where(tail == head, n - 1, tail).astype(np.int32)
-    network = Network(tail, head, rng.random(3000), np.zeros(3000), *rng.exponential(2.0, (2, n)))
-    whole = minimum_cut(network)
-    monkeypatch.setattr("placewright.placers.sequential.push_relabel.WORK_PER_CALL", 50)
-    stopped = minimum_cut(network, lambda: True)
-    assert not stopped.is_least
+    network = tail, head, rng.random(arcs), np.zeros(arcs), *rng.exponential(2.0, (2, n))
+    whole, stopped = MinimumCut(*network), MinimumCut(*network)
+    assert whole.run()
+    asked = iter([True] * 3)
+    assert not stopped.run(lambda: next(asked, False))
     assert stopped.bound < whole.bound
-    assert minimum_cut(network).bound == whole.bound
+    while not stopped.run(lambda: next(asked, False)):
+        pass
+    assert stopped.bound == whole.bound
+    with pytest.raises(ZeroDivisionError):
+        MinimumCut(*network).run(lambda: bool(1 / 0))
+    sides = np.empty((2, n), dtype=np.bool_)
+    whole.write_sink_side(sides[0])
+    stopped.write_sink_side(sides[1])
+    assert (sides[0] == sides[1]).all()
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -67,12 +76,12 @@ def test_values_are_the_evaluators(seed: int) -> None:
     assert score.value == pytest.approx(judged.value)
     if seed % 2:
         assert labelling_value(energy, label) == pytest.approx(judged.value)
-    state = MovableLabels(energy, label, problem.arrays.memory_limit_bytes)
+    state = MovableLabels(energy.core, label, problem.arrays.memory_limit_bytes)
     for v in range(energy.n_units):
         other = label.copy()
         other[v] = rng.choice(np.flatnonzero(np.isfinite(energy.time_s[v])))
         change = labelling_value(energy, other) - labelling_value(energy, label)
-        assert state.delta(v, int(other[v])) == pytest.approx(change, abs=1e-9)
+        assert state.change_of_move(v, int(other[v])) == pytest.approx(change, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(100))

@@ -1,4 +1,4 @@
-"""Twin of :mod:`placewright.evaluate.calls`."""
+"""Twin of ``core/judge/calls``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Twin of :mod:`placewright.evaluate.overlap`, with the memory of :mod:`placewright.evaluate.memory`."""
+"""Twin of ``core/judge/overlap``, with the memory of ``core/judge/memory``."""
 
 from __future__ import annotations
 

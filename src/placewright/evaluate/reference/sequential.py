@@ -1,4 +1,4 @@
-"""Twin of :mod:`placewright.evaluate.sequential`."""
+"""Twin of ``core/judge/sequential``."""
 
 from __future__ import annotations
 

@@ -10,12 +10,13 @@ pass with few labels finds what they have to beat.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.budget import Budget
 from placewright.evaluate.checking import Fault
 from placewright.graph import FloatArray, sums_by_index
@@ -278,7 +279,7 @@ class _Search:
         )
         kept = np.flatnonzero((new.memory_bytes <= self.limits).all(axis=1) & (least < self.upper - self.rounding))
         new, least = _taken(new, kept), least[kept]
-        kept = _undominated(new)
+        kept = _undominated(new, self.budget.expired)
         new, least = _taken(new, kept), least[kept]
         return self._fewer(new, least, most)
 
@@ -334,35 +335,14 @@ def _cheapest_way(steps: list[Step], prices: Prices) -> tuple[float, NDArray[np.
     return cost, device, taken
 
 
-def _undominated(labels: Labels) -> Ints:
+def _undominated(labels: Labels, should_stop: Callable[[], bool]) -> Ints:
     """Labels that no other of the same state beats or equals in cost and all memories, ordered by state."""
     order = np.lexsort((*labels.memory_bytes.T[::-1], labels.cost, labels.state))
-    return order[_is_undominated(labels.state[order], labels.memory_bytes[order])]
-
-
-@njit(cache=True, nogil=True)
-def _is_undominated(state: Ints, memory_bytes: FloatArray) -> NDArray[np.bool_]:
-    """Rows ordered by state and cost: whether none before it, of its state, takes as little on all devices."""
-    n, width = memory_bytes.shape
-    kept = np.ones(n, dtype=np.bool_)
-    front = np.empty(n, dtype=np.int64)  # rows of this state that were kept, those that beat others first
-    size = 0
-    for i in range(n):
-        if i == 0 or state[i] != state[i - 1]:
-            size = 0
-        for at in range(size):
-            row = front[at]
-            column = 0
-            while column < width and memory_bytes[row, column] <= memory_bytes[i, column]:
-                column += 1
-            if column == width:
-                kept[i] = False
-                front[at], front[at // 2] = front[at // 2], row
-                break
-        if kept[i]:
-            front[size] = i
-            size += 1
-    return kept
+    is_kept = np.empty(len(order), dtype=np.bool_)
+    _core.sequential.mark_undominated(
+        labels.state[order].astype(np.int32), labels.memory_bytes[order], is_kept, should_stop
+    )
+    return order[is_kept]
 
 
 def _taken(labels: Labels, index: Ints) -> Labels:

@@ -9,15 +9,13 @@ devices the worst path tells the segments of a labelling exactly, up to the one 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit
 
+from placewright import _core
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.sequential.labelling import Energy, compiled, energy_of
 from placewright.placers.units import movable_units
-from placewright.problems import Problem
+from placewright.problems import Problem, core_problem
 
 
 class PathMix:
@@ -31,10 +29,10 @@ class PathMix:
 
     def mix_in(self, label: IntArray, share: float) -> None:
         """Make the path that is worst for a labelling that share of the mean."""
-        g, unit = self.problem.graph, movable_units(self.problem).unit_of_op
-        edges, first = _worst_path(
-            g.tensor_ptr, g.consumer_ptr, g.consumer_op, label[unit].astype(np.int32), self.segment_s
-        )
+        unit = movable_units(self.problem).unit_of_op
+        path = np.empty(len(unit), dtype=np.int32)
+        length, first = _core.sequential.worst_path(core_problem(self.problem), label[unit], self.segment_s, path)
+        edges = path[:length]
         self.edge *= 1 - share
         self.first *= 1 - share
         self.edge[edges] += share
@@ -66,38 +64,3 @@ class PathMix:
             down + np.int32(n),
             down,
         )
-
-
-@njit(cache=True, nogil=True)
-def _worst_path(tensor_ptr: Any, consumer_ptr: Any, consumer_op: Any, device: Any, segment_s: Any) -> Any:
-    """(edges, first op) of the path whose changes of device cost most."""
-    n = device.shape[0]
-    worst = np.empty(n)
-    through = np.full(n, -1, dtype=np.int32)
-    origin = np.full(n, -1, dtype=np.int32)
-    for v in range(n):
-        worst[v] = segment_s[device[v]]
-    end = 0
-    for u in range(n):
-        if worst[u] > worst[end]:
-            end = u
-        for t in range(tensor_ptr[u], tensor_ptr[u + 1]):
-            for e in range(consumer_ptr[t], consumer_ptr[t + 1]):
-                v = consumer_op[e]
-                cost = worst[u] + (segment_s[device[v]] if device[v] != device[u] else 0.0)
-                if cost > worst[v]:
-                    worst[v] = cost
-                    through[v] = e
-                    origin[v] = u
-    length = 0
-    at = end
-    while through[at] >= 0:
-        length += 1
-        at = origin[at]
-    edges = np.empty(length, dtype=np.int32)
-    first = at
-    at = end
-    for k in range(length):
-        edges[k] = through[at]
-        at = origin[at]
-    return edges, first

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.graph import BoolArray, FloatArray, IntArray
 from placewright.placers.units import movable_units
 from placewright.problems import Problem, once_per_problem
 
 
-class Energy(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Energy:
     """Unit times and copies. The value of a labelling is what the evaluator says, segment overheads left out.
 
     A tensor is listed if it has readers outside of its home unit; ``reader`` holds those, each once.
@@ -38,6 +41,11 @@ class Energy(NamedTuple):
     @property
     def n_devices(self) -> int:
         return self.time_s.shape[1]
+
+    @cached_property
+    def core(self) -> _core.sequential.Energy:
+        """The energy as the compiled core sees it: views of these arrays."""
+        return _core.sequential.Energy(**{field.name: getattr(self, field.name) for field in fields(self)})
 
 
 @once_per_problem
@@ -126,36 +134,4 @@ def _grouped(index: NDArray[Any], values: NDArray[Any], n: int) -> tuple[IntArra
 
 def labelling_value(energy: Energy, label: IntArray, unary_s: FloatArray | None = None) -> float:
     """Seconds of all ops and copies; ``unary_s`` [units, devices] may stand in for the units' times."""
-    e = energy
-    times = float((e.time_s if unary_s is None else unary_s)[np.arange(e.n_units), label].sum())
-    seen = np.full(e.n_devices, -1, dtype=np.int64)
-    return times + float(
-        copies_value(e.home, e.reader_ptr, e.reader, e.copy_s, e.direct, e.to_host, e.from_host, label, seen)
-    )
-
-
-@njit(cache=True, nogil=True)
-def copies_value(
-    home: Any, reader_ptr: Any, reader: Any, copy_s: Any, direct: Any, to_host: Any, from_host: Any, label: Any,
-    seen: Any,
-) -> float:  # fmt: skip
-    """Seconds of all copies; ``seen`` [devices] is scratch."""
-    total = 0.0
-    seen[:] = -1
-    for t in range(home.shape[0]):
-        s = label[home[t]]
-        seen[s] = t
-        in_host = False
-        for e in range(reader_ptr[t], reader_ptr[t + 1]):
-            d = label[reader[e]]
-            if seen[d] == t:
-                continue
-            seen[d] = t
-            if direct[s, d] >= 0:
-                total += copy_s[t, direct[s, d]]
-            else:
-                total += copy_s[t, from_host[d]]
-                if not in_host:
-                    in_host = True
-                    total += copy_s[t, to_host[s]]
-    return total
+    return _core.sequential.labelling_value(energy.core, energy.time_s if unary_s is None else unary_s, label)

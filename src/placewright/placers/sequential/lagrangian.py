@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from placewright import _core
 from placewright.graph import BoolArray, FloatArray, IntArray
-from placewright.placers.sequential.fusion_moves import COST_OF_GOING, COST_OF_STAYING, GOES, STAYS, any_term
 from placewright.placers.sequential.labelling import Energy, labelling_value
 from placewright.placers.sequential.large_moves import Stop, two_way_cut
 from placewright.placers.sequential.local_moves import used_bytes
-from placewright.placers.sequential.push_relabel import Network, minimum_cut
 
 MOST_PRICES = 60  # lines tried in the one-dimensional search; it ends by itself long before
 PATIENCE = 8  # steps without a better bound before they get shorter
@@ -62,15 +59,6 @@ def priced_cuts(
     return prices
 
 
-class Share(NamedTuple):
-    """One device's part of the energy: what its set of units costs in copies, as a network."""
-
-    tail: IntArray
-    head: IntArray
-    capacity: FloatArray
-    n_nodes: int
-
-
 def separable_copies(energy: Energy) -> tuple[FloatArray, FloatArray]:
     """(leaving [tensors, devices], entering [tensors, devices]): parts of copies that never add up to more.
 
@@ -97,7 +85,10 @@ class PlacedOnce:
         self.limit = np.where(np.isfinite(limit_bytes), limit_bytes, 0.0)
         self.is_limited = np.isfinite(limit_bytes) & (limit_bytes < e.memory_bytes.sum())
         leaving, entering = separable_copies(e)
-        self.shares = [self._share(leaving[:, d].copy(), entering[:, d].copy()) for d in range(e.n_devices)]
+        self.shares = [
+            _core.sequential.DeviceShare(e.core, leaving[:, d].copy(), entering[:, d].copy())
+            for d in range(e.n_devices)
+        ]
         # A unit that may not be on a device costs there what it could save in copies: no cut is better with it.
         unit = np.repeat(np.arange(e.n_units), np.diff(e.touch_ptr))
         saved = np.stack(
@@ -108,25 +99,11 @@ class PlacedOnce:
         self.memory_price = np.zeros(e.n_devices)
         self.bound = float(self.reward.sum())
 
-    def _share(self, leaving: FloatArray, entering: FloatArray) -> Share:
-        e = self.energy
-        most_arcs, most_nodes = 2 * (len(e.reader) + len(e.home)), e.n_units + 2 * len(e.home)
-        tail, head = np.empty((2, most_arcs), dtype=np.int32)
-        capacity, ends = np.empty(most_arcs), np.zeros((2, most_nodes))
-        n_arcs, n_nodes = _share_network(
-            e.home, e.reader_ptr, e.reader, leaving, entering, e.n_units, tail, head, capacity, ends
-        )
-        return Share(tail[:n_arcs], head[:n_arcs], capacity[:n_arcs], n_nodes)
-
     def _taken(self, d: int, reward: FloatArray, price: float, should_stop: Stop) -> tuple[float, BoolArray]:
         """What the device's best set costs at these prices, and the set."""
-        n, share = self.energy.n_units, self.shares[d]
-        cost = self.cost_s[:, d] + price * self.energy.memory_bytes - reward
-        ends = np.zeros((2, share.n_nodes))
-        ends[COST_OF_GOING, :n], ends[COST_OF_STAYING, :n] = np.maximum(cost, 0.0), np.maximum(-cost, 0.0)
-        network = Network(share.tail, share.head, share.capacity, np.zeros(len(share.tail)), ends[0], ends[1])
-        cut = minimum_cut(network, should_stop)
-        return cut.bound - float(ends[COST_OF_STAYING].sum()), cut.at_sink[:n]
+        cost_s = self.cost_s[:, d] + price * self.energy.memory_bytes - reward
+        taken = np.empty(self.energy.n_units, dtype=np.bool_)
+        return self.shares[d].cheapest_set(cost_s, taken, should_stop), taken
 
     def ascend(self, steps: int, upper: float, should_stop: Stop, report: Callable[[float], None]) -> float:
         """Better the prices by subgradient steps towards ``upper``, a value that can be reached; every step is a bound.
@@ -169,18 +146,3 @@ class PlacedOnce:
             reward = reward + stride * mean
             price = np.maximum(0.0, price + stride * mean_over / unit_bytes)
         return self.bound
-
-
-@njit(cache=True, nogil=True)
-def _share_network(
-    home: Any, reader_ptr: Any, reader: Any, leaving: Any, entering: Any, n_nodes: int, tail: Any, head: Any,
-    capacity: Any, ends: Any,
-) -> tuple[int, int]:  # fmt: skip
-    """Arcs for one device (goes = is on it): readers without their home pay to enter, a home without them to leave."""
-    n_arcs = 0
-    for t in range(home.shape[0]):
-        who = reader[reader_ptr[t] : reader_ptr[t + 1]]
-        count = who.shape[0]
-        n_arcs, n_nodes = any_term(entering[t], GOES, who, count, home[t], tail, head, capacity, ends, n_arcs, n_nodes)
-        n_arcs, n_nodes = any_term(leaving[t], STAYS, who, count, home[t], tail, head, capacity, ends, n_arcs, n_nodes)
-    return n_arcs, n_nodes

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from placewright import _core
 from placewright.graph import FloatArray, IntArray
 from placewright.placers.sequential.labelling import Energy
 from placewright.placers.sequential.large_moves import Stop, never
 
-FIRST_PRICE, PRICE_GROWTH, REPAIR_ROUNDS = 1e-3, 1.4, 80
+FIRST_PRICE = 1e-3  # of a byte beyond a limit, in what a byte's share of the units takes
 ANNEALING_CHUNK = 20_000  # moves between two looks at the clock
 
 
@@ -27,34 +28,28 @@ def fits(energy: Energy, label: IntArray, limit_bytes: FloatArray) -> bool:
 
 def descended(energy: Energy, label: IntArray, limit_bytes: FloatArray, should_stop: Stop = never) -> IntArray:
     """Move single units while that helps; a device never gets fuller than it may be by a move."""
-    state = MovableLabels(energy, label, limit_bytes)
-    while not should_stop() and state.sweep(np.inf):
-        pass
-    return state.label
+    labels, better = _core.sequential.MovableLabels(energy.core, label, limit_bytes), np.empty_like(label)
+    labels.descend(should_stop)
+    labels.write_label(better)
+    return better
 
 
 def repaired(energy: Energy, label: IntArray, limit_bytes: FloatArray, should_stop: Stop = never) -> IntArray | None:
     """Move units out of devices that are too full, cheapest per byte first; ``None`` if that does not get there."""
-    state = MovableLabels(energy, label, limit_bytes)
+    labels, better = _core.sequential.MovableLabels(energy.core, label, limit_bytes), np.empty_like(label)
     least = np.where(np.isfinite(energy.time_s), energy.time_s, np.inf).min(axis=1).sum()
     price = FIRST_PRICE * float(least) / max(float(energy.memory_bytes.sum()), 1.0) or 1e-9
-    for _ in range(REPAIR_ROUNDS):
-        if (state.used <= limit_bytes).all():
-            return descended(energy, state.label, limit_bytes, should_stop)
-        if should_stop():
-            break
-        while state.sweep(price) and not should_stop():
-            if (state.used <= limit_bytes).all():
-                break
-        price *= PRICE_GROWTH * (1.0 if _ < REPAIR_ROUNDS // 2 else 2.0)
-    return None
+    if not labels.repair(price, should_stop):
+        return None
+    labels.write_label(better)
+    return better
 
 
 def annealed(
     energy: Energy, label: IntArray, limit_bytes: FloatArray, moves: int, seed: int, should_stop: Stop = never
 ) -> IntArray:
     """Anneal from a labelling within the limits; returns the best one met, within the limits."""
-    state = MovableLabels(energy, label, limit_bytes)
+    state = AnnealedLabels(energy, label, limit_bytes)
     finite = energy.time_s[np.isfinite(energy.time_s)]
     hot = float(finite.mean()) + float(energy.copy_s.mean()) if len(energy.home) else float(finite.mean())
     best = label.copy()
@@ -70,7 +65,7 @@ def annealed(
     return descended(energy, best, limit_bytes, should_stop)
 
 
-class MovableLabels:
+class AnnealedLabels:
     """A labelling with readers counted per tensor and device, and bytes per device."""
 
     def __init__(self, energy: Energy, label: IntArray, limit_bytes: FloatArray) -> None:
@@ -80,28 +75,13 @@ class MovableLabels:
         tensor = np.repeat(np.arange(len(energy.home)), np.diff(energy.reader_ptr))
         np.add.at(self.readers, (tensor, label[energy.reader]), 1)
 
-    def _arrays(self) -> tuple[Any, ...]:
-        e = self.energy
-        return (
-            e.time_s, e.memory_bytes, e.home, e.copy_s, e.direct, e.to_host, e.from_host, e.touch_ptr, e.touch,
-            self.label, self.readers, self.used, self.limit,
-        )  # fmt: skip
-
-    def sweep(self, price: float) -> bool:
-        """Look at every unit once; ``price`` per byte beyond a limit, infinite = no move may add any."""
-        return bool(_sweep(*self._arrays(), price))
-
     def anneal(self, moves: int, heat: float, seed: int) -> float:
         """Metropolis moves at one temperature; returns the change of the value."""
-        return float(_anneal(*self._arrays(), moves, heat, seed))
-
-    def delta(self, unit: int, device: int) -> float:
-        """What the value changes by if a unit moves."""
         e = self.energy
         return float(
-            _delta(
-                unit, device, e.time_s, e.home, e.copy_s, e.direct, e.to_host, e.from_host, e.touch_ptr, e.touch,
-                self.label, self.readers,
+            _anneal(
+                e.time_s, e.memory_bytes, e.home, e.copy_s, e.direct, e.to_host, e.from_host, e.touch_ptr, e.touch,
+                self.label, self.readers, self.used, self.limit, moves, heat, seed,
             )
         )  # fmt: skip
 
@@ -157,34 +137,6 @@ def _move(
     used[old] -= memory[v]
     used[new] += memory[v]
     label[v] = new
-
-
-@njit(cache=True, nogil=True)
-def _sweep(
-    time_s: Any, memory: Any, home: Any, copy_s: Any, direct: Any, to_host: Any, from_host: Any, touch_ptr: Any,
-    touch: Any, label: Any, readers: Any, used: Any, limit: Any, price: float,
-) -> int:  # fmt: skip
-    moved = 0
-    n_devices = time_s.shape[1]
-    for v in range(label.shape[0]):
-        old, best, to = label[v], -1e-12 * (1.0 + abs(time_s[v, label[v]])), -1
-        for d in range(n_devices):
-            if d == old or np.isinf(time_s[v, d]):
-                continue
-            more = max(0.0, used[d] + memory[v] - limit[d]) - max(0.0, used[d] - limit[d])
-            if np.isinf(price) and more > 0.0:
-                continue
-            relief = max(0.0, used[old] - limit[old]) - max(0.0, used[old] - memory[v] - limit[old])
-            penalty = 0.0 if np.isinf(price) else price * (more - relief)
-            change = penalty + _delta(
-                v, d, time_s, home, copy_s, direct, to_host, from_host, touch_ptr, touch, label, readers
-            )
-            if change < best:
-                best, to = change, d
-        if to >= 0:
-            _move(v, to, memory, home, touch_ptr, touch, label, readers, used)
-            moved += 1
-    return moved
 
 
 @njit(cache=True, nogil=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from placewright import _core
+from placewright.evaluate.judging import find_segments, judge_of
 from placewright.graph import BoolArray, IntArray
-from placewright.placers.judges.sequential import find_segments, overhead_total
 from placewright.placers.sequential.fusion_moves import Fused, fuse
 from placewright.placers.sequential.labelling import energy_of, labelling_value
 from placewright.placers.sequential.large_moves import Stop
@@ -45,16 +45,15 @@ def score_of(problem: Problem, label: IntArray) -> Score:
     if counts_segments(problem):
         segment, count = segments_of(problem, label)
         device = label[movable_units(problem).unit_of_op]
-        value += float(overhead_total(a, device, segment, count, np.empty(problem.n_devices)))
+        value += judge_of(problem).overheads(device, segment, count, np.empty(problem.n_devices))
         excess = max(0, count - (problem.max_segments or count))
     return Score(float(over), excess, value)
 
 
 def segments_of(problem: Problem, label: IntArray) -> tuple[IntArray, int]:
     """Each op's segment in running order, and how many there are."""
-    segment = np.empty(problem.n_ops, dtype=np.int32)
-    count = find_segments(problem.arrays, label[movable_units(problem).unit_of_op], segment)
-    return segment, int(count)
+    count, segment = find_segments(problem, label[movable_units(problem).unit_of_op])
+    return segment, count
 
 
 def least_overhead(problem: Problem, segments: int) -> float:
@@ -67,7 +66,7 @@ def least_overhead(problem: Problem, segments: int) -> float:
 
 def two_segments(
     problem: Problem, one: int, other: int, among: BoolArray | None = None, label: IntArray | None = None,
-    should_stop: Stop = lambda: False,
+    should_stop: Stop | None = None,
 ) -> Fused | None:  # fmt: skip
     """The best labelling that runs on ``one`` first and then on ``other``; ``None`` if rules do not let it.
 
@@ -79,8 +78,9 @@ def two_segments(
     inside = free[before] & free[after]
     before, after = before[inside], after[inside]
     can = np.isfinite(energy.time_s)
-    must_end = _closure(~can[:, one] & free, before, after)
-    must_begin = _closure(~can[:, other] & free, after[::-1], before[::-1])
+    must_end, must_begin = ~can[:, one] & free, ~can[:, other] & free
+    _core.sequential.mark_what_follows(before, after, must_end)
+    _core.sequential.mark_what_precedes(before, after, must_begin)
     if (must_end & must_begin).any():
         return None
     rest = np.zeros(energy.n_units, dtype=np.int32) if label is None else label
@@ -95,20 +95,6 @@ def unit_edges(problem: Problem) -> tuple[IntArray, IntArray]:
     before, after = unit[g.edge_producer], unit[g.consumer_op]
     outer = before != after
     return before[outer], after[outer]
-
-
-@njit(cache=True, nogil=True)
-def _closure(marked: Any, source: Any, target: Any) -> Any:
-    """Everything that marked units lead to; edges in running order make one round enough where there are no classes."""
-    marked = marked.copy()
-    grows = True
-    while grows:
-        grows = False
-        for e in range(source.shape[0]):
-            if marked[source[e]] and not marked[target[e]]:
-                marked[target[e]] = True
-                grows = True
-    return marked
 
 
 class _Segments(NamedTuple):
