@@ -1,4 +1,4 @@
-"""Twin of :mod:`placewright.evaluate.pipeline`."""
+"""Twin of ``core/judge/pipeline``."""
 
 from __future__ import annotations
 
