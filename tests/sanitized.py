@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build/sanitize"
 LISTS = ("heft", "peft", "cpop", "etf", "sct")
+PIPELINES = ("dp", "dpl", "pipedream")
 
 
 def main() -> int:
@@ -105,7 +106,30 @@ def _run(first: int, count: int) -> None:
         solved += 1
         for name in LISTS:
             get_placer(name).search(problem, Budget(10.0), seed)
+        _place_as_pipeline(seed)
     print(f"sanitized core: {solved} problems, {len(LISTS)} placers each, {time.monotonic() - began:.0f} s, no report")
+
+
+def _place_as_pipeline(seed: int) -> None:
+    import numpy as np
+
+    from placewright.budget import Budget
+    from placewright.evaluate import prove_infeasible
+    from placewright.placers import get_placer
+    from placewright.testing import random_problem
+
+    rng = np.random.default_rng(seed)
+    n_ops, n_devices, n_kinds = (int(rng.integers(1, most)) for most in (13, 6, 4))
+    switches = ("classes", "backward", "direct", "limits", "unsupported")
+    chosen = {switch: bool(rng.random() < 0.5) for switch in switches}
+    communication = "overlapped" if rng.random() < 0.5 else "added"
+    replicas = int(rng.integers(1, 4))
+    problem = random_problem(
+        seed, n_ops, n_devices, n_kinds, "pipeline", communication=communication, max_replicas=replicas, **chosen
+    )
+    if not prove_infeasible(problem):
+        for name in PIPELINES:
+            get_placer(name).search(problem, Budget(10.0), seed)
 
 
 if __name__ == "__main__":

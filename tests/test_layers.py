@@ -63,7 +63,6 @@ STILL_UPWARDS = {
     ("placers.calls", "api"),
     ("placers.learned", "api"),
     ("placers.overlap", "placers.search"),
-    ("placers.pipeline", "api"),
     ("placers.sequential", "api"),
     ("problem_checks", "problems"),
     ("problems", "problem_checks"),

@@ -22,9 +22,12 @@ class Array {
     return items_[static_cast<std::size_t>(i)];
   }
   [[nodiscard]] Index size() const { return static_cast<Index>(items_.size()); }
+  [[nodiscard]] Span<T> view() { return {name_, items_.data(), size()}; }
+  [[nodiscard]] Span<const T> view() const { return {name_, items_.data(), size()}; }
   [[nodiscard]] auto begin() { return items_.begin(); }
   [[nodiscard]] auto end() { return items_.end(); }
   void fill(T value) { items_.assign(items_.size(), value); }
+  void resize(Index size) { items_.resize(static_cast<std::size_t>(size)); }
 
  private:
   std::vector<T> items_;
@@ -40,6 +43,10 @@ class Array2d {
 
   T& operator()(Index row, Index column) { return items_[place(row, column)]; }
   const T& operator()(Index row, Index column) const { return items_[place(row, column)]; }
+  [[nodiscard]] Span<T> row(Index row) { return view().row(row); }
+  [[nodiscard]] Span<const T> row(Index row) const { return view().row(row); }
+  [[nodiscard]] Span2d<T> view() { return {name_, items_.data(), rows_, columns_}; }
+  [[nodiscard]] Span2d<const T> view() const { return {name_, items_.data(), rows_, columns_}; }
   [[nodiscard]] Index columns() const { return columns_; }
   void fill(T value) { items_.assign(items_.size(), value); }
 

@@ -2,7 +2,10 @@
 Placewright's hot loops, compiled ahead of time. Inputs are checked in Python; see core/README.md.
 """
 
-from placewright._core import overlap as overlap
+from placewright._core import (
+    overlap as overlap,
+    pipeline as pipeline
+)
 
 
 def compiler() -> str:
