@@ -173,7 +173,7 @@ ThresholdSearch::ThresholdSearch(const ThresholdTask& task, Index n_threads) : t
     reached_.emplace_back(task.lattice.n_ideals(), task.vectors, is_guided(task));
     walks_.emplace_back(task_, reached_, i);
   }
-  ReachedStates& first = reached_.front();
+  ReachedStates& first = reached_.at(0);
   first.add(0, 0, task.hopeful(0, 0) & 1);
   if (first.is_guided()) first.lower_value(0, 0, 0.0);
 }

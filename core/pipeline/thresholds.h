@@ -78,7 +78,7 @@ class ThresholdSearch {
   ThresholdSearch& operator=(const ThresholdSearch&) = delete;
 
   // Expand the ideals first, first + step, .. below `end`; returns how many stages were looked at. Different threads may
-  // do so at the same time for ideals of one cardinality.
+  // do so at the same time for ideals of one cardinality. A thread that was stopped expands no more.
   Index expand(Index thread, Index first, Index end, Index step, Stop& stop);
 
   // What all threads have reached together; none of them may go on.
