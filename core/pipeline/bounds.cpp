@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace placewright::pipeline {
@@ -26,6 +27,7 @@ class Weighing {
   // Give every unit to the kind on which it is cheapest; returns what they cost.
   double assign() {
     load_.fill(0.0);
+    const Span<const double> time_price = price_.row(0), memory_price = price_.row(1);
     double total = 0.0;
     for (Index unit = 0; unit < shares_.time.rows(); ++unit) {
       const Span<const double> time = shares_.time.row(unit), memory = shares_.memory.row(unit);
@@ -33,8 +35,7 @@ class Weighing {
       Index choice = 0;
       for (Index kind = 0; kind < n_kinds_; ++kind) {
         if (!std::isfinite(time[kind])) continue;
-        double cost = price_(0, kind) * time[kind];
-        cost += price_(1, kind) * memory[kind];
+        const double cost = time_price[kind] * time[kind] + memory_price[kind] * memory[kind];
         if (cost < cheapest) {
           cheapest = cost;
           choice = kind;
@@ -112,7 +113,7 @@ void clear_unaffordable(const Lattice& lattice, Span<const double> unit_cost, Sp
     const auto rank = std::lower_bound(worth.begin(), worth.end(), rest[ideal] - tolerance) - worth.begin();
     const Span<const Word> affordable = tables.row(rank);
     const Span<Word> mask = masks.row(ideal);
-    for (Index i = 0; i < mask.size(); ++i) mask[i] &= affordable[i];
+    std::transform(mask.begin(), mask.end(), affordable.begin(), mask.begin(), std::bit_and<>());
   }
 }
 
