@@ -16,10 +16,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build/sanitize"
-PLACERS = {"overlap": ("heft", "peft", "cpop", "etf", "sct"), "sequential": ("mincut", "chain")}
+PLACERS = {
+    "overlap": ("heft", "peft", "cpop", "etf", "sct"),
+    "sequential": ("mincut", "chain"),
+    "pipeline": ("dp", "dpl", "pipedream"),
+}
 
 
 def main() -> int:
@@ -89,21 +94,24 @@ def _run(first: int, count: int) -> None:
     import numpy as np
 
     from placewright.budget import Budget
-    from placewright.evaluate import prove_infeasible
+    from placewright.evaluate import evaluate, evaluate_many, prove_infeasible
     from placewright.placers import get_placer
-    from placewright.placers.sequential import mincut
     from placewright.testing import random_problem
 
-    # Not the core's, and slow where they are not compiled.
-    mincut.BRANCHING_BITS, mincut.ANNEALING_MOVES, mincut.PROGRAMME_COLUMNS = 0, 100, 0
     began, solved = time.monotonic(), 0
     for seed in range(first, first + count):
-        rng = np.random.default_rng(seed)
-        n_ops, n_devices, n_kinds = (int(rng.integers(1, most)) for most in (25, 7, 5))
-        switches = ("classes", "backward", "direct", "limits", "unsupported", "track_activations")
-        chosen = {switch: bool(rng.random() < 0.5) for switch in switches}
         for execution, placers in PLACERS.items():
-            problem = random_problem(seed, n_ops, n_devices, n_kinds, execution, **chosen)
+            rng = np.random.default_rng(seed)
+            n_ops, n_devices, n_kinds = (int(rng.integers(1, most)) for most in (15, 7, 5))
+            switches = ("classes", "backward", "direct", "limits", "unsupported", "track_activations")
+            options: dict[str, Any] = {switch: bool(rng.random() < 0.5) for switch in switches}
+            if execution == "pipeline":
+                communication = "overlapped" if rng.random() < 0.5 else "added"
+                options |= {"communication": communication, "max_replicas": int(rng.integers(1, 4))}
+            problem = random_problem(seed, n_ops, n_devices, n_kinds, execution, **options)
+            rows = rng.integers(0, n_devices, (4, n_ops)).astype(np.int32)
+            evaluate_many(problem, rows, rng.random(n_ops))
+            evaluate(problem, rows[0])
             if prove_infeasible(problem):
                 continue
             solved += 1

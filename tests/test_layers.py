@@ -64,7 +64,6 @@ STILL_UPWARDS = {
     ("placers.calls", "api"),
     ("placers.learned", "api"),
     ("placers.overlap", "placers.search"),
-    ("placers.pipeline", "api"),
     ("placers.sequential", "api"),
     ("problem_checks", "problems"),
     ("problems", "problem_checks"),

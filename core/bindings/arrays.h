@@ -27,6 +27,10 @@ struct TypeName<double> {
   static constexpr char text[] = "float64";
 };
 template <>
+struct TypeName<std::uint64_t> {
+  static constexpr char text[] = "uint64";
+};
+template <>
 struct TypeName<std::int32_t> {
   static constexpr char text[] = "int32";
 };
@@ -122,3 +126,17 @@ struct nanobind::detail::type_caster<placewright::bindings::NumpyArray<T>> {
     return true;
   }
 };
+
+namespace placewright::bindings {
+
+// The array that a dict has under a name.
+template <class T>
+NumpyArray<T> array_in(const nb::dict& arrays, const char* name) {
+  NumpyArray<T> array;
+  if (!arrays.contains(name) || !nb::try_cast(arrays[name], array, false)) {
+    throw nb::value_error((std::string("argument '") + name + "': expected a numpy array").c_str());
+  }
+  return array;
+}
+
+}  // namespace placewright::bindings

@@ -11,6 +11,7 @@ void bind_judge(nb::module_& module);
 void bind_overlap(nb::module_& module);
 void bind_not_contiguous(nb::module_& module);
 void bind_sequential(nb::module_& module);
+void bind_pipeline(nb::module_& module);
 
 Stop::Ask asking_python(nb::handle should_stop) {
   return [should_stop] {
@@ -46,4 +47,5 @@ NB_MODULE(_core, module) {
   bindings::bind_overlap(module);
   bindings::bind_not_contiguous(module);
   bindings::bind_sequential(module);
+  bindings::bind_pipeline(module);
 }

@@ -3,10 +3,8 @@
 namespace placewright::bindings {
 
 BoundProblem::BoundProblem(const nb::dict& arrays) {
-  const auto taken = [&]<class T>(const char* name, NumpyArray<T> array) {
-    if (!arrays.contains(name) || !nb::try_cast(arrays[name], array, false)) {
-      throw nb::value_error((std::string("argument '") + name + "': expected a numpy array").c_str());
-    }
+  const auto taken = [&]<class T>(const char* name, NumpyArray<T>) {
+    const auto array = array_in<T>(arrays, name);
     owners_.push_back(nb::borrow(arrays[name]));
     return array;
   };

@@ -11,7 +11,8 @@ template <class T>
 class Array {
  public:
   Array() = default;
-  Array(const char* name, Index size, T value = T{}) : items_(static_cast<std::size_t>(size), value), name_(name) {}
+  Array(const char* name, Index size, const T& value = T{})
+      : items_(static_cast<std::size_t>(size), value), name_(name) {}
 
   T& operator[](Index i) {
     check_index(name_, i, size());
@@ -26,7 +27,8 @@ class Array {
   [[nodiscard]] Span<const T> view() const { return {name_, items_.data(), size()}; }
   [[nodiscard]] auto begin() { return items_.begin(); }
   [[nodiscard]] auto end() { return items_.end(); }
-  void fill(T value) { items_.assign(items_.size(), value); }
+  void fill(const T& value) { items_.assign(items_.size(), value); }
+  void resize(Index size) { items_.resize(static_cast<std::size_t>(size)); }
 
  private:
   std::vector<T> items_;
@@ -37,13 +39,17 @@ template <class T>
 class Array2d {
  public:
   Array2d() = default;
-  Array2d(const char* name, Index rows, Index columns, T value = T{})
+  Array2d(const char* name, Index rows, Index columns, const T& value = T{})
       : items_(static_cast<std::size_t>(rows * columns), value), rows_(rows), columns_(columns), name_(name) {}
 
   T& operator()(Index row, Index column) { return items_[place(row, column)]; }
   const T& operator()(Index row, Index column) const { return items_[place(row, column)]; }
+  [[nodiscard]] Span<T> row(Index row) { return view().row(row); }
+  [[nodiscard]] Span<const T> row(Index row) const { return view().row(row); }
+  [[nodiscard]] Span2d<T> view() { return {name_, items_.data(), rows_, columns_}; }
+  [[nodiscard]] Span2d<const T> view() const { return {name_, items_.data(), rows_, columns_}; }
   [[nodiscard]] Index columns() const { return columns_; }
-  void fill(T value) { items_.assign(items_.size(), value); }
+  void fill(const T& value) { items_.assign(items_.size(), value); }
 
  private:
   [[nodiscard]] std::size_t place(Index row, Index column) const {

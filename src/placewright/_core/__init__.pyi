@@ -8,6 +8,7 @@ import numpy.typing
 from placewright._core import (
     not_contiguous as not_contiguous,
     overlap as overlap,
+    pipeline as pipeline,
     sequential as sequential
 )
 

@@ -6,15 +6,17 @@ from itertools import product
 
 import numpy as np
 
-from placewright.placers.pipeline.stage_loads import LoadModel, stage_load
+from placewright import _core
+from placewright.placers.pipeline.stage_loads import LoadModel
 from placewright.placers.pipeline.units import Units
 
 
 def optimum(units: Units, model: LoadModel) -> tuple[float, int]:
     """Optimal value and number of ideals."""
-    ideals = _all_ideals(units)
+    ideals = all_ideals(units)
     vectors = list(product(*(range(count + 1) for count in model.kind_count.tolist())))
     empty: frozenset[int] = frozenset()
+    in_core = model.in_core()
     best = {(empty, vector): 0.0 for vector in vectors}
     for ideal in ideals[1:]:
         reachable: dict[tuple[int, ...], float] = dict.fromkeys(vectors, np.inf)
@@ -22,8 +24,8 @@ def optimum(units: Units, model: LoadModel) -> tuple[float, int]:
             if not smaller < ideal:
                 continue
             stage = np.array(sorted(ideal - smaller))
-            for kind, replicas in zip(model.option_kind, model.option_replicas, strict=True):
-                load = stage_load(model, stage, kind, replicas)
+            for kind, replicas in zip(model.option_kind.tolist(), model.option_replicas.tolist(), strict=True):
+                load = _core.pipeline.stage_load(in_core, kind, replicas, stage)
                 for vector in vectors:
                     rest = tuple(n - replicas * (k == kind) for k, n in enumerate(vector))
                     if min(rest) >= 0:
@@ -33,7 +35,7 @@ def optimum(units: Units, model: LoadModel) -> tuple[float, int]:
     return best[ideals[-1], vectors[-1]], len(ideals)
 
 
-def _all_ideals(units: Units) -> list[frozenset[int]]:
+def all_ideals(units: Units) -> list[frozenset[int]]:
     count = units.memory_bytes.size
     predecessors: list[set[int]] = [set() for _ in range(count)]
     for unit in range(count):

@@ -14,8 +14,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from placewright import _core
 from placewright.placers.pipeline.lattice import Lattice
 from placewright.placers.pipeline.stage_loads import LoadModel
 from placewright.placers.pipeline.units import Bools, Floats, Ints
@@ -23,7 +23,7 @@ from placewright.placers.pipeline.vectors import Words
 
 _ROUNDS = 120
 _SAMPLE = 1000
-_SLACK = 1e-9
+_SLACK = 1e-9  # as in core/pipeline/bounds.cpp
 
 
 class Prices(NamedTuple):
@@ -112,39 +112,13 @@ def _price_resources(
     memory_share = model.memory[:, None] / np.where(limited, counts * limit, np.inf)
     # Good prices are enough, and a sample of the units gives them.
     sample = np.flatnonzero(supported)[:: max(1, model.memory.size // _SAMPLE)]
-    start = np.stack([np.ones(subset.size), limited * 0.5])
-    price = _weigh(time_share[sample], memory_share[sample], start, _ROUNDS)
+    start, price = np.stack([np.ones(subset.size), limited * 0.5]), np.empty((2, subset.size))
+    of_sample = np.ascontiguousarray(time_share[sample]), np.ascontiguousarray(memory_share[sample])
+    _core.pipeline.weigh(*of_sample, start, _ROUNDS, price)
     cost = np.where(np.isfinite(time_share), price[0] * time_share, np.inf)
     cost = (cost + price[1] * memory_share).min(axis=1)
     unit_cost = np.where(supported, cost, 0.0)
     return unit_cost, price[0] / (counts * max(target, 1e-300)), price[1] / counts
-
-
-@njit(cache=True, nogil=True)
-def _weigh(time_share, memory_share, price, rounds):  # type: ignore[no-untyped-def]
-    """Multiplicative weights: raise the price of overused resources; return the best prices met."""
-    units, kinds = time_share.shape
-    best_total, best = -1.0, price / price.sum()
-    load = np.zeros((2, kinds))
-    for step in range(rounds):
-        price /= price.sum()
-        load[:] = 0.0
-        total = 0.0
-        for unit in range(units):
-            cheapest, choice = np.inf, 0
-            for kind in range(kinds):
-                if np.isfinite(time_share[unit, kind]):
-                    cost = price[0, kind] * time_share[unit, kind]
-                    cost += price[1, kind] * memory_share[unit, kind]
-                    if cost < cheapest:
-                        cheapest, choice = cost, kind
-            total += cheapest
-            load[0, choice] += time_share[unit, choice]
-            load[1, choice] += memory_share[unit, choice]
-        if total > best_total:
-            best_total, best = total, price.copy()
-        price *= np.exp(load / max(load.max(), 1e-300) / (1 + 0.1 * step))
-    return best
 
 
 def suffix_masks(
@@ -162,35 +136,13 @@ def suffix_masks(
     """
     words = (remaining.shape[0] + 63) // 64
     masks = np.full((lattice.parent.size, words), np.uint64(2**64 - 1))
+    in_core = lattice.in_core()
     for unit_cost, time_price, memory_worth, left in zip(*prices, strict=True):
         if should_stop():
             return None
         worth = remaining @ (time_price * threshold + memory_worth)
         worth[(remaining[:, left] > 0).any(axis=1)] = np.inf
         order = np.argsort(worth, kind="stable")
-        tables = np.zeros((order.size + 1, words), np.uint64)
-        _mark_suffixes(order, tables)
-        _clear_unaffordable(lattice.parent, lattice.last_unit, unit_cost, worth[order], tables, _SLACK, masks)
+        if not _core.pipeline.clear_unaffordable(in_core, unit_cost, order, worth[order], masks, should_stop):
+            return None
     return masks
-
-
-@njit(cache=True, nogil=True)
-def _mark_suffixes(order, tables):  # type: ignore[no-untyped-def]
-    """Row `r` gets the bits `order[r:]`."""
-    for rank in range(order.size - 1, -1, -1):
-        vector = order[rank]
-        tables[rank] = tables[rank + 1]
-        tables[rank, vector >> 6] |= np.uint64(1) << np.uint64(vector & 63)
-
-
-@njit(cache=True, nogil=True)
-def _clear_unaffordable(parent, last_unit, unit_cost, worth, tables, slack, masks):  # type: ignore[no-untyped-def]
-    rest = np.empty(parent.size)
-    rest[0] = unit_cost.sum()
-    tolerance = slack * rest[0]
-    for ideal in range(parent.size):
-        if ideal > 0:
-            rest[ideal] = rest[parent[ideal]] - unit_cost[last_unit[ideal]]
-        rank = np.searchsorted(worth, rest[ideal] - tolerance)
-        for word in range(masks.shape[1]):
-            masks[ideal, word] &= tables[rank, word]

@@ -32,11 +32,6 @@ class DpPlacer(Placer):
     summary = "optimal contiguous pipeline: dynamic programme over ideals"
     executions = ("pipeline",)
 
-    def warm_up(self, problem: Problem) -> None:
-        from placewright.api import load
-
-        self.search(load("zoo:chain?ops=3", cluster="p100x2", objective="throughput"), Budget(60.0), 0)
-
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         view = pipeline_view(problem)
         lossless = problem.memory_cannot_bind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from placewright.budget import Budget
 from placewright.evaluate.batch import cpu_count
 from placewright.placers.base import Found, Placer
-from placewright.placers.pipeline.dp import DpPlacer, sync_per_unit
+from placewright.placers.pipeline.dp import sync_per_unit
 from placewright.placers.pipeline.linear_orders import solve_linear
 from placewright.placers.pipeline.units import build_units
 from placewright.placers.pipeline.view import pipeline_view, staffed
@@ -21,9 +21,6 @@ class DplPlacer(Placer):
 
     def __init__(self, restarts: int = 8) -> None:
         self.restarts = restarts
-
-    def warm_up(self, problem: Problem) -> None:
-        DpPlacer().warm_up(problem)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         view = pipeline_view(problem)

@@ -1,11 +1,4 @@
-"""The lattice of ideals (predecessor-closed sets of units) and its covering edges.
-
-Units are numbered topologically, so removing the largest unit of an ideal leaves an ideal: every
-ideal but the empty one has a canonical parent. Generating ideals from their parents, cardinality
-by cardinality, produces each exactly once, without sets to hash or compare. The other covering
-edges follow from two known ones: with `m` the largest unit of `I = P + m` and `v < m` ready in `I`,
-`I + v = (P + v) + m`.
-"""
+"""The lattice of ideals (predecessor-closed sets of units); `core/pipeline/lattice.h` says how it grows."""
 
 from __future__ import annotations
 
@@ -14,9 +7,9 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
-from placewright.placers.pipeline.units import Ints, compressed_rows
+from placewright import _core
+from placewright.placers.pipeline.units import Ints
 
 Indices = npt.NDArray[np.int32]
 
@@ -41,6 +34,10 @@ class Lattice(NamedTuple):
     edge_target: Indices  # the ideal with that unit added
     level_ptr: Ints  # [U + 2] ideals of cardinality c are level_ptr[c]..level_ptr[c + 1]
 
+    def in_core(self) -> _core.pipeline.Lattice:
+        """As the compiled core sees it: views of these arrays."""
+        return _core.pipeline.Lattice(self.parent, self.last_unit, self.edge_ptr, self.edge_unit, self.edge_target)
+
 
 class GaveUp(NamedTuple):
     """Enumeration was given up after `found` ideals."""
@@ -58,158 +55,14 @@ def chain_lattice(count: int) -> Lattice:
 
 def enumerate_ideals(units: Precedence, max_ideals: int, should_stop: Callable[[], bool]) -> Lattice | GaveUp:
     """All ideals of the precedence relation, unless there are more than `max_ideals`."""
-    count = units.successor_ptr.size - 1
-    predecessor_ptr, predecessor = _reversed_rows(units.successor_ptr, units.successor)
-    sources = np.flatnonzero(np.diff(predecessor_ptr) == 0)
-    growing = _Growing(sources)
-    level_ptr = [0, 1]
-    members = np.zeros((1, count // 64 + 1), np.uint64)
-    for _ in range(count):
-        first, end = level_ptr[-2], level_ptr[-1]
-        children, edges = _count_children(
-            first, end, growing.last_unit, growing.edge_ptr, growing.edge_unit, units.successor_ptr
-        )
-        if end + children > max_ideals:
-            return GaveUp("too_many_ideals", end)
-        if should_stop():
-            return GaveUp("timeout", end)
-        growing.reserve(end + children, edges)
-        members = _grow_level(
-            first, end, children, members, growing.parent, growing.last_unit, growing.edge_ptr,
-            growing.edge_unit, growing.edge_target, units.successor_ptr, units.successor,
-            predecessor_ptr, predecessor,
-        )  # fmt: skip
-        level_ptr.append(end + children)
-    return growing.finish(np.array(level_ptr, np.int64))
-
-
-def _reversed_rows(ptr: Ints, value: Ints) -> tuple[Ints, Ints]:
-    rows = np.repeat(np.arange(ptr.size - 1), np.diff(ptr))
-    return compressed_rows(value, rows, ptr.size - 1)
-
-
-class _Growing:
-    """The arrays of a lattice under construction, enlarged by doubling."""
-
-    def __init__(self, sources: Ints) -> None:
-        self.parent = np.full(1024, -1, np.int32)
-        self.last_unit = np.full(1024, -1, np.int32)
-        self.edge_ptr = np.zeros(1025, np.int64)
-        self.edge_unit = np.zeros(max(4096, sources.size), np.int32)
-        self.edge_target = np.zeros_like(self.edge_unit)
-        self.edge_unit[: sources.size] = sources
-        self.edge_ptr[1] = sources.size
-
-    def reserve(self, ideals: int, edges: int) -> None:
-        self.parent = _enlarged(self.parent, ideals)
-        self.last_unit = _enlarged(self.last_unit, ideals)
-        self.edge_ptr = _enlarged(self.edge_ptr, ideals + 1)
-        self.edge_unit = _enlarged(self.edge_unit, edges)
-        self.edge_target = _enlarged(self.edge_target, edges)
-
-    def finish(self, level_ptr: Ints) -> Lattice:
-        ideals = int(level_ptr[-1])
-        edges = int(self.edge_ptr[ideals])
-        return Lattice(
-            self.parent[:ideals], self.last_unit[:ideals], self.edge_ptr[: ideals + 1],
-            self.edge_unit[:edges], self.edge_target[:edges], level_ptr,
-        )  # fmt: skip
-
-
-def _enlarged(array: npt.NDArray, size: int) -> npt.NDArray:  # type: ignore[type-arg]
-    if array.size >= size:
-        return array
-    larger = np.empty(max(size, array.size * 3 // 2), array.dtype)
-    larger[: array.size] = array
-    return larger
-
-
-@njit(cache=True, nogil=True)
-def _count_children(first, end, last_unit, edge_ptr, edge_unit, successor_ptr):  # type: ignore[no-untyped-def]
-    """Number of ideals on the next level, and an upper bound on all edges up to there."""
-    children = 0
-    edges = edge_ptr[end]
-    for ideal in range(first, end):
-        degree = edge_ptr[ideal + 1] - edge_ptr[ideal]
-        for edge in range(edge_ptr[ideal], edge_ptr[ideal + 1]):
-            unit = edge_unit[edge]
-            if unit > last_unit[ideal]:
-                children += 1
-                edges += degree - 1 + successor_ptr[unit + 1] - successor_ptr[unit]
-    return children, edges
-
-
-@njit(cache=True, nogil=True)
-def _grow_level(  # type: ignore[no-untyped-def]
-    first, end, children, members, parent, last_unit, edge_ptr, edge_unit, edge_target,
-    successor_ptr, successor, predecessor_ptr, predecessor,
-):  # fmt: skip
-    """Create the next level and complete the edges into it; return its member bits."""
-    child_members = np.empty((children, members.shape[1]), np.uint64)
-    child = end
-    for ideal in range(first, end):
-        for edge in range(edge_ptr[ideal], edge_ptr[ideal + 1]):
-            unit = edge_unit[edge]
-            if unit > last_unit[ideal]:
-                parent[child] = ideal
-                last_unit[child] = unit
-                edge_target[edge] = child
-                bits = child_members[child - end]
-                bits[:] = members[ideal - first]
-                bits[unit >> 6] |= np.uint64(1) << np.uint64(unit & 63)
-                _list_ready(
-                    child, ideal, unit, bits, edge_ptr, edge_unit,
-                    successor_ptr, successor, predecessor_ptr, predecessor,
-                )  # fmt: skip
-                child += 1
-    for ideal in range(first, end):
-        largest = last_unit[ideal]
-        for edge in range(edge_ptr[ideal], edge_ptr[ideal + 1]):
-            unit = edge_unit[edge]
-            if unit < largest:
-                sibling = edge_target[find_edge(edge_ptr, edge_unit, parent[ideal], unit)]
-                edge_target[edge] = edge_target[find_edge(edge_ptr, edge_unit, sibling, largest)]
-    return child_members
-
-
-@njit(cache=True, nogil=True)
-def find_edge(edge_ptr, edge_unit, ideal, unit):  # type: ignore[no-untyped-def]
-    """The edge that adds ``unit`` to ``ideal``; it must exist."""
-    edge = edge_ptr[ideal]
-    while edge_unit[edge] != unit:
-        edge += 1
-    return edge
-
-
-@njit(cache=True, nogil=True)
-def _list_ready(  # type: ignore[no-untyped-def]
-    child, ideal, added, bits, edge_ptr, edge_unit,
-    successor_ptr, successor, predecessor_ptr, predecessor,
-):  # fmt: skip
-    """Ready units of `child` = `ideal` + `added`: those of the parent and the newly freed ones."""
-    start = edge_ptr[child]
-    end = start
-    for edge in range(edge_ptr[ideal], edge_ptr[ideal + 1]):
-        if edge_unit[edge] != added:
-            edge_unit[end] = edge_unit[edge]
-            end += 1
-    for slot in range(successor_ptr[added], successor_ptr[added + 1]):
-        unit = successor[slot]
-        if not _holds_all(bits, predecessor, predecessor_ptr[unit], predecessor_ptr[unit + 1]):
-            continue
-        place = end
-        while place > start and edge_unit[place - 1] > unit:
-            edge_unit[place] = edge_unit[place - 1]
-            place -= 1
-        edge_unit[place] = unit
-        end += 1
-    edge_ptr[child + 1] = end
-
-
-@njit(cache=True, nogil=True)
-def _holds_all(bits, units, first, end):  # type: ignore[no-untyped-def]
-    for slot in range(first, end):
-        unit = units[slot]
-        if (bits[unit >> 6] >> np.uint64(unit & 63)) & np.uint64(1) == 0:
-            return False
-    return True
+    growing = _core.pipeline.IdealEnumeration(units.successor_ptr, units.successor)
+    end = "timeout" if should_stop() else growing.run(max_ideals, should_stop)
+    ideals, edges = growing.n_ideals, growing.n_edges
+    if end != "whole":
+        return GaveUp("timeout" if end == "timeout" else "too_many_ideals", ideals)
+    lattice = Lattice(
+        np.empty(ideals, np.int32), np.empty(ideals, np.int32), np.empty(ideals + 1, np.int64),
+        np.empty(edges, np.int32), np.empty(edges, np.int32), np.empty(growing.n_levels + 1, np.int64),
+    )  # fmt: skip
+    growing.write(*lattice)
+    return lattice

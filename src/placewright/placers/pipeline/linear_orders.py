@@ -108,7 +108,7 @@ def best_along(task: Task, order: Ints, incumbent: Incumbent) -> Minimum:
     if order.size > MAX_CUTS:
         return _best_coarsely(task, order, incumbent)
     along = permute_model(task.model, order)
-    costs = task.prices._replace(unit_cost=task.prices.unit_cost[:, order])
+    costs = task.prices._replace(unit_cost=np.ascontiguousarray(task.prices.unit_cost[:, order]))
     lattice = chain_lattice(order.size)
     found = minimise(along, lattice, task.vectors, costs, task.lower, incumbent, task.stop)
     if found.incumbent is incumbent:

@@ -28,9 +28,6 @@ class PipedreamPlacer(Placer):
     summary = "chain of biconnected components, cut optimally (baseline)"
     executions = ("pipeline",)
 
-    def warm_up(self, problem: Problem) -> None:
-        DplPlacer().warm_up(problem)
-
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         graph = replace(problem.graph, colocation=_united(problem))
         chain = problem.with_options(graph=graph, rules=(), permitted=problem.allowed)

@@ -1,4 +1,4 @@
-"""Loads of pipeline stages: the arrays the search kernels read, and the result they lead to."""
+"""Loads of pipeline stages: the arrays that searches read, and the result they lead to."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from placewright import _core
 from placewright.placers.pipeline.units import Bools, Floats, Ints, Units, compressed_rows
 
 Communication = Literal["added", "overlapped"]
@@ -46,7 +46,7 @@ class Pipeline(NamedTuple):
 
 
 class LoadModel(NamedTuple):
-    """What determines stage loads, laid out per unit; passed to compiled kernels."""
+    """What determines stage loads, laid out per unit; `core/pipeline/load_model.h` has the rules."""
 
     time: Floats  # [U, K] forward plus backward; inf where the unit cannot run at all
     memory: Floats  # [U]
@@ -63,6 +63,10 @@ class LoadModel(NamedTuple):
     option_replicas: Ints  # [O]
     overlapped: bool
 
+    def in_core(self) -> _core.pipeline.LoadModel:
+        """As the compiled core sees it: views of these arrays."""
+        return _core.pipeline.LoadModel(self._asdict())
+
 
 def build_model(
     units: Units,
@@ -70,7 +74,7 @@ def build_model(
     max_replicas: int = 1,
     sync_cost: Floats | None = None,
 ) -> LoadModel:
-    """Lay the units out for the kernels; a unit too big for a kind's memory cannot run there."""
+    """Lay the units out for the core; a unit too big for a kind's memory cannot run there."""
     unit_count, kind_count = units.forward_time.shape
     time = units.forward_time + units.backward_time
     too_big = units.memory_bytes[:, None] > units.kind_memory[None, :]
@@ -125,40 +129,5 @@ def permute_model(model: LoadModel, order: Ints) -> LoadModel:
 
 def pipeline_value(model: LoadModel, stages: Sequence[Stage]) -> float:
     """Largest load of any stage; inf if a stage exceeds its device's memory."""
-    return max((stage_load(model, s.units, s.kind, s.replicas) for s in stages), default=0.0)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def combine(compute, transfer, sync, replicas, overlapped):  # type: ignore[no-untyped-def]
-    """Load of one of `replicas` devices sharing a stage, with ring-wise weight synchronisation."""
-    busy = max(compute, transfer) if overlapped else compute + transfer
-    if replicas == 1:
-        return busy
-    return busy / replicas + 2.0 * (replicas - 1) / replicas * sync
-
-
-@njit(cache=True, nogil=True)
-def stage_load(model, units, kind, replicas):  # type: ignore[no-untyped-def]
-    """Load of the stage, computed from scratch; inf if it does not fit the kind's memory."""
-    compute, memory, sync, transfer = 0.0, 0.0, 0.0, 0.0
-    inside = np.zeros(model.tensor_size.size, np.int32)
-    produced = np.zeros(model.tensor_size.size, np.bool_)
-    for unit in units:
-        compute += model.time[unit, kind]
-        memory += model.memory[unit]
-        sync += model.sync[unit, kind]
-        for touch in range(model.touch_ptr[unit], model.touch_ptr[unit + 1]):
-            inside[model.touch_tensor[touch]] += 1
-            if model.touch_produces[touch]:
-                produced[model.touch_tensor[touch]] = True
-    if memory > model.kind_memory[kind] * (1 + 1e-12):
-        return np.inf
-    for unit in units:
-        for touch in range(model.touch_ptr[unit], model.touch_ptr[unit + 1]):
-            tensor = model.touch_tensor[touch]
-            if produced[tensor] and 0 < inside[tensor] < model.tensor_size[tensor]:
-                transfer += model.tensor_out[tensor, kind]
-            elif not produced[tensor] and inside[tensor] > 0:
-                transfer += model.tensor_in[tensor, kind]
-            inside[tensor] = 0
-    return combine(compute, transfer, sync, replicas, model.overlapped)
+    in_core = model.in_core()
+    return max((_core.pipeline.stage_load(in_core, *stage) for stage in stages), default=0.0)

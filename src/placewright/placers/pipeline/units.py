@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from placewright import _core
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -166,42 +167,9 @@ def _merge_trivial(ops: Ops, class_of_op: Ints, edges: Edges, trivial_time: floa
     degree = np.bincount(ends, minlength=count)
     neighbour_xor = np.zeros(count, np.int64)
     np.bitwise_xor.at(neighbour_xor, ends, others)
-    root = _strip_leaves(forward, backward, touches_backward, degree, neighbour_xor, trivial_time)
+    root = np.empty(count, np.int64)
+    _core.pipeline.merge_leaves(forward, backward, touches_backward, degree, neighbour_xor, trivial_time, root)
     return _renumber(root)
-
-
-@njit(cache=True, nogil=True)
-def _strip_leaves(forward, backward, touches_backward, degree, neighbour_xor, trivial_time):  # type: ignore[no-untyped-def]
-    # The xor of all neighbours is the neighbour itself once one edge is left, so no adjacency
-    # lists have to be kept up to date while classes disappear.
-    count = degree.size
-    root = np.arange(count)
-    stack = np.empty(count, np.int64)
-    for first in range(count):
-        stack[0] = first
-        depth = 1
-        while depth > 0:
-            depth -= 1
-            leaf = stack[depth]
-            if degree[leaf] != 1 or touches_backward[leaf]:
-                continue
-            if forward[leaf].max() >= trivial_time or backward[leaf].sum() >= trivial_time:
-                continue
-            other = neighbour_xor[leaf]
-            root[leaf] = other
-            forward[other] += forward[leaf]
-            backward[other] += backward[leaf]
-            degree[leaf] = 0
-            degree[other] -= 1
-            neighbour_xor[other] ^= leaf
-            stack[0] = other
-            depth = 1
-    for leaf in range(count):
-        top = leaf
-        while root[top] != top:
-            top = root[top]
-        root[leaf] = top
-    return root
 
 
 def _times(ops: Ops, label_of_op: Ints, count: int) -> tuple[Floats, Floats]:
@@ -222,39 +190,10 @@ def _topological_rank(count: int, edges: Edges) -> Ints:
     return rank
 
 
-@njit(cache=True, nogil=True)
-def topological_order(successor_ptr, successor, priority, depth_first):  # type: ignore[no-untyped-def]
+def topological_order(successor_ptr: Ints, successor: Ints, priority: Floats, depth_first: bool) -> Ints:
     """Order by a stack (`depth_first`) or a queue of ready units; freed ones by rising priority."""
-    count = successor_ptr.size - 1
-    missing = np.zeros(count, np.int64)
-    for target in successor:
-        missing[target] += 1
-    ready = np.empty(count, np.int64)
-    order = np.empty(count, np.int64)
-    first, last = 0, 0
-    for unit in np.argsort(priority, kind="mergesort"):
-        if missing[unit] == 0:
-            ready[last] = unit
-            last += 1
-    for position in range(count):
-        if depth_first:
-            last -= 1
-            unit = ready[last]
-        else:
-            unit = ready[first]
-            first += 1
-        order[position] = unit
-        start = last
-        for edge in range(successor_ptr[unit], successor_ptr[unit + 1]):
-            target = successor[edge]
-            missing[target] -= 1
-            if missing[target] == 0:
-                slot = last
-                while slot > start and priority[ready[slot - 1]] > priority[target]:
-                    ready[slot] = ready[slot - 1]
-                    slot -= 1
-                ready[slot] = target
-                last += 1
+    order = np.empty(successor_ptr.size - 1, np.int64)
+    _core.pipeline.topological_order(successor_ptr, successor, priority, depth_first, order)
     return order
 
 
@@ -322,7 +261,9 @@ def _equal_sets(producer: Ints, tensor: Ints, touched: Ints, backward: Bools) ->
     first, group = np.unique(fingerprint, return_index=True, return_inverse=True)[1:]
     group = first[group.reshape(-1)]
     # A collision of fingerprints must not merge different sets: compare with the group's first.
-    return np.where(_same_sets(ptr, units, producer, backward, group), group, np.arange(count))
+    is_same = np.empty(count, np.bool_)
+    _core.pipeline.compare_touches(ptr, units, producer.astype(np.int64), backward, group, is_same)
+    return np.where(is_same, group, np.arange(count))
 
 
 def _mix(values: Ints) -> npt.NDArray[np.uint64]:
@@ -330,22 +271,3 @@ def _mix(values: Ints) -> npt.NDArray[np.uint64]:
     mixed = (values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     return mixed ^ (mixed >> np.uint64(32))
-
-
-@njit(cache=True, nogil=True)
-def _same_sets(ptr, units, producer, backward, group):  # type: ignore[no-untyped-def]
-    same = np.empty(group.size, np.bool_)
-    for tensor in range(group.size):
-        other = group[tensor]
-        size = ptr[tensor + 1] - ptr[tensor]
-        same[tensor] = (
-            producer[tensor] == producer[other]
-            and backward[tensor] == backward[other]
-            and ptr[other + 1] - ptr[other] == size
-        )
-        if same[tensor]:
-            for offset in range(size):
-                if units[ptr[tensor] + offset] != units[ptr[other] + offset]:
-                    same[tensor] = False
-                    break
-    return same

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from placewright.placers.pipeline.stage_loads import LoadModel
 from placewright.placers.pipeline.units import Ints
@@ -71,26 +70,3 @@ def _pack(rows: npt.NDArray[np.bool_]) -> Words:
     padded = np.zeros((rows.shape[0], words * 64), np.bool_)
     padded[:, : rows.shape[1]] = rows
     return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
-
-
-@njit(cache=True, nogil=True)
-def shift_up(source, allowed, shift, result):  # type: ignore[no-untyped-def]
-    """Write the shifted set of the allowed members of `source`; tell whether any is left."""
-    whole, part = shift >> 6, np.uint64(shift & 63)
-    found = False
-    for word in range(source.size - 1, -1, -1):
-        bits = np.uint64(0)
-        if word - whole >= 0:
-            bits = (source[word - whole] & allowed[word - whole]) << part
-            if part > 0 and word - whole >= 1:
-                carry = source[word - whole - 1] & allowed[word - whole - 1]
-                bits |= carry >> (np.uint64(64) - part)
-        result[word] = bits
-        found = found or bits != 0
-    return found
-
-
-@njit(cache=True, nogil=True)
-def has_bit(words, vector):  # type: ignore[no-untyped-def]
-    """True if the bit set holds ``vector``."""
-    return (words[vector >> 6] >> np.uint64(vector & 63)) & np.uint64(1) != 0
