@@ -105,7 +105,30 @@ def _run(first: int, count: int) -> None:
         solved += 1
         for name in LISTS:
             get_placer(name).search(problem, Budget(10.0), seed)
+        _bounds(seed, chosen)
     print(f"sanitized core: {solved} problems, {len(LISTS)} placers each, {time.monotonic() - began:.0f} s, no report")
+
+
+def _bounds(seed: int, switches: dict[str, bool]) -> None:
+    """Placements and bounds under ``calls``."""
+    import numpy as np
+
+    from placewright.budget import Budget
+    from placewright.evaluate import prove_infeasible
+    from placewright.placers import get_placer
+    from placewright.placers.calls.groups import groups_of
+    from placewright.placers.calls.ladder import bounding_steps
+    from placewright.testing import random_problem
+
+    rng = np.random.default_rng([seed, 1])
+    n_ops, n_devices, n_kinds = (int(rng.integers(1, most)) for most in (12, 5, 4))
+    problem = random_problem(seed, n_ops, n_devices, n_kinds, "calls", **{**switches, "track_activations": False})
+    if prove_infeasible(problem):
+        return
+    get_placer("greedy").search(problem, Budget(10.0), seed)
+    cutoff = float(rng.choice([np.inf, 3.0]))
+    for _ in bounding_steps(problem, groups_of(problem), lambda: cutoff, lambda: False, seed, (1, 3, 100)):
+        pass
 
 
 if __name__ == "__main__":

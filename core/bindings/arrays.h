@@ -31,6 +31,10 @@ struct TypeName<std::int32_t> {
   static constexpr char text[] = "int32";
 };
 template <>
+struct TypeName<std::int64_t> {
+  static constexpr char text[] = "int64";
+};
+template <>
 struct TypeName<std::uint8_t> {
   static constexpr char text[] = "uint8";
 };

@@ -8,6 +8,7 @@ namespace placewright::bindings {
 
 void bind_problem(nb::module_& module);
 void bind_overlap(nb::module_& module);
+void bind_calls(nb::module_& module);
 
 Stop::Ask asking_python(nb::handle should_stop) {
   return [should_stop] {
@@ -40,4 +41,5 @@ NB_MODULE(_core, module) {
   module.def("compiler", &bindings::compiler, "What the core was compiled with.");
   bindings::bind_problem(module);
   bindings::bind_overlap(module);
+  bindings::bind_calls(module);
 }

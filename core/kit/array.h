@@ -24,6 +24,10 @@ class Array {
   [[nodiscard]] Index size() const { return static_cast<Index>(items_.size()); }
   [[nodiscard]] auto begin() { return items_.begin(); }
   [[nodiscard]] auto end() { return items_.end(); }
+  [[nodiscard]] auto begin() const { return items_.begin(); }
+  [[nodiscard]] auto end() const { return items_.end(); }
+  [[nodiscard]] Span<T> span() { return {name_, items_.data(), size()}; }
+  [[nodiscard]] Span<const T> span() const { return {name_, items_.data(), size()}; }
   void fill(T value) { items_.assign(items_.size(), value); }
 
  private:
