@@ -9,6 +9,7 @@ namespace placewright::bindings {
 void bind_problem(nb::module_& module);
 void bind_overlap(nb::module_& module);
 void bind_calls(nb::module_& module);
+void bind_learned(nb::module_& module);
 
 Stop::Ask asking_python(nb::handle should_stop) {
   return [should_stop] {
@@ -42,4 +43,5 @@ NB_MODULE(_core, module) {
   bindings::bind_problem(module);
   bindings::bind_overlap(module);
   bindings::bind_calls(module);
+  bindings::bind_learned(module);
 }

@@ -2,7 +2,11 @@
 Placewright's hot loops, compiled ahead of time. Inputs are checked in Python; see core/README.md.
 """
 
-from placewright._core import calls as calls, overlap as overlap
+from placewright._core import (
+    calls as calls,
+    learned as learned,
+    overlap as overlap
+)
 
 
 def compiler() -> str:
