@@ -173,7 +173,7 @@ Groups groups_of(const calls::LabelSolution& solution) {
 }  // namespace
 
 void bind_calls(nb::module_& module) {
-  nb::module_ room = module.def_submodule("calls", "Latency under `calls`: bounds from a relaxed problem, and a greedy.");
+  nb::module_ room = module.def_submodule("calls", "Latency under `calls`: bounds of a relaxed problem, and a greedy.");
   const auto from_arrays = nb::sig("def __init__(self, arrays: dict[str, object]) -> None");
   nb::class_<BoundRelaxed>(room, "Relaxed", "Views of a relaxed problem's arrays, which it keeps alive.")
       .def(nb::init<const nb::dict&>(), nb::arg("arrays"), from_arrays);
@@ -197,7 +197,8 @@ void bind_calls(nb::module_& module) {
            nb::arg("should_stop").none(), "The frontiers of all ideals; None if one is too wide or the time is over.");
   room.def("solve_labels", &solve_labels, nb::arg("relaxed"), nb::arg("ideals"), nb::arg("frontiers"),
            nb::arg("open_s"), nb::arg("cutoff"), nb::arg("width"), nb::arg("ration").none(),
-           nb::arg("should_stop").none(), "Bound the relaxed problem, and solve it if `width` labels per ideal are enough.");
+           nb::arg("should_stop").none(),
+           "Bound the relaxed problem, and solve it if `width` labels per ideal are enough.");
   room.def("fill_greedily", &fill_greedily, nb::arg("order"), nb::arg("allowed"), nb::arg("memory_bytes"),
            nb::arg("limit_bytes"), nb::arg("is_host"), nb::arg("device_of_unit"),
            "Write the device of each unit; False if one fits nowhere.");

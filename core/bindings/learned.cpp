@@ -88,7 +88,8 @@ void repair_memory(const In<bool>& allowed, const In<double>& memory_bytes, cons
 void bind_learned(nb::module_& module) {
   nb::module_ room = module.def_submodule("learned", "What learned policies ask again and again.");
   nb::class_<BoundScales>(room, "Scales", "Groups and their blocks at several scales.")
-      .def(nb::init<In<std::int64_t>, In<bool>, In<std::int32_t>, In<std::int64_t>, In<std::int32_t>, In<std::int32_t>>(),
+      .def(nb::init<In<std::int64_t>, In<bool>, In<std::int32_t>, In<std::int64_t>, In<std::int32_t>,
+                    In<std::int32_t>>(),
            nb::arg("edges"), nb::arg("allowed"), nb::arg("member_ptr"), nb::arg("first_ptr"), nb::arg("member"),
            nb::arg("block_of_group"))
       .def("mutate", &BoundScales::mutate, nb::arg("parents"), nb::arg("seed"), nb::arg("children"),

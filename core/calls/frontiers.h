@@ -1,8 +1,8 @@
 // What has to be remembered of an ideal: the units in it that are still to be read, and how their times interact.
 //
-// Those units are the ideal's frontier, one slot each, units rising. Whatever reads a slot's unit later cannot start before
-// the latest of the slots in one of the slot's waits (bit sets of slots of the same ideal, none of which holds another):
-// its time may be raised to the least of these without changing anything.
+// Those units are the ideal's frontier, one slot each, units rising. Whatever reads a slot's unit later cannot start
+// before the latest of the slots in one of the slot's waits (bit sets of slots of the same ideal, none of which holds
+// another): its time may be raised to the least of these without changing anything.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,8 @@ class Frontiers {
   void add_wait(Slot& slot, std::uint64_t wait) {
     const auto first = waits_.begin() + slot.first_wait;
     if (std::any_of(first, waits_.end(), [&](std::uint64_t w) { return (w & wait) == w; })) return;
-    waits_.erase(std::remove_if(first, waits_.end(), [&](std::uint64_t w) { return (w & wait) == wait; }), waits_.end());
+    const auto holds_it = [&](std::uint64_t w) { return (w & wait) == wait; };
+    waits_.erase(std::remove_if(first, waits_.end(), holds_it), waits_.end());
     waits_.push_back(wait);
     slot.n_waits = static_cast<std::int32_t>(static_cast<Index>(waits_.size()) - slot.first_wait);
   }

@@ -9,7 +9,8 @@ namespace {
 
 class GreedyFill {
  public:
-  explicit GreedyFill(const GreedyQuestion& question) : q_(question), used_bytes_("used_bytes", question.is_host.size()) {
+  explicit GreedyFill(const GreedyQuestion& question)
+      : q_(question), used_bytes_("used_bytes", question.is_host.size()) {
     for (std::int32_t d = 0; d < question.is_host.size(); ++d) {
       (question.is_host[d] ? hosts_ : accelerators_).push_back(d);
     }

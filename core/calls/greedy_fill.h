@@ -1,8 +1,8 @@
 // The greedy of Tarnawski et al.: one accelerator after the other is filled, the rest goes to the host.
 //
-// Units come in a given order. The accelerator that is being filled takes what it may hold and has room for. What it cannot
-// take ends it, if it holds anything, and the next one is asked. What that one does not take either goes to the first host
-// device that does, or else to any accelerator with room.
+// Units come in a given order. The accelerator that is being filled takes what it may hold and has room for. What it
+// cannot take ends it, if it holds anything, and the next one is asked. What that one does not take either goes to the
+// first host device that does, or else to any accelerator with room.
 #pragma once
 
 #include <cstdint>

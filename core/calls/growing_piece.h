@@ -1,8 +1,8 @@
 // A piece that grows unit by unit, as a walk along the lattice of ideals adds and takes back units.
 //
-// It knows its bytes and, per sort of accelerators, what it computes, brings in and sends out. A tensor that is made outside
-// is brought in once; one that is made inside is sent out as long as it has a reader outside. All sums run in the order in
-// which units were added, and taking a unit back restores them.
+// It knows its bytes and, per sort of accelerators, what it computes, brings in and sends out. A tensor that is made
+// outside is brought in once; one that is made inside is sent out as long as it has a reader outside. All sums run in
+// the order in which units were added, and taking a unit back restores them.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // The lattice of ideals (predecessor-closed sets of units), as views of the arrays of a Python `Lattice`.
 //
-// Ideals are numbered by rising cardinality: 0 is the empty set, the last one holds all units. Every ideal but the empty
-// one is its parent and one unit more; its edges lead to the ideals that hold one more unit than it does.
+// Ideals are numbered by rising cardinality: 0 is the empty set, the last one holds all units. Every ideal but the
+// empty one is its parent and one unit more; its edges lead to the ideals that hold one more unit than it does.
 #pragma once
 
 #include <cstdint>

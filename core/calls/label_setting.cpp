@@ -85,8 +85,8 @@ class LabelSetting {
     return true;
   }
 
-  // The labels of an ideal, the newest first, or by rank if there are too many; then the last that is kept stands for the
-  // rest.
+  // The labels of an ideal, the newest first, or by rank if there are too many; then the last that is kept stands for
+  // the rest.
   void gather(Index ideal) {
     const auto labels = store_.of(ideal);
     places_.resize(static_cast<std::size_t>(labels.size()));
@@ -152,8 +152,8 @@ class LabelSetting {
     }
   }
 
-  // Writes the values of a label with these slots, all that is new having ended at `finish_s`; returns the least value that
-  // a solution can have with them.
+  // Writes the values of a label with these slots, all that is new having ended at `finish_s`; returns the least value
+  // that a solution can have with them.
   [[nodiscard]] double set_values(Span<double> fresh, Span<const Frontiers::Slot> slots, Span<const double> old,
                                   double finish_s) const {
     fresh[0] = piece_.has_result() ? std::max(old[0], finish_s) : old[0];
@@ -183,7 +183,8 @@ class LabelSetting {
     return least;
   }
 
-  // The best label of the last ideal (the newest of equal ones), followed back to the root; nothing if a blended one is met.
+  // The best label of the last ideal (the newest of equal ones), followed back to the root; nothing if a blended one is
+  // met.
   [[nodiscard]] std::optional<LabelSolution> best_solution() const {
     Index ideal = ideals_.size() - 1;
     const LabelStore::Label* label = nullptr;

@@ -1,9 +1,9 @@
 // The relaxed problem solved by labels on the lattice of ideals.
 //
-// A solution is built up piece by piece along a chain of ideals. All that the rest of it has to know of an ideal's part is
-// when each unit of its frontier ends, and the end of what nobody reads: that is a label (label_store.h). A label that is
-// nowhere earlier than another one of the same ideal is dropped. So is one that cannot end below the cutoff. Where an ideal
-// has too many labels, some are replaced by their componentwise minimum, which keeps the bound valid.
+// A solution is built up piece by piece along a chain of ideals. All that the rest of it has to know of an ideal's part
+// is when each unit of its frontier ends, and the end of what nobody reads: that is a label (label_store.h). A label
+// that is nowhere earlier than another one of the same ideal is dropped. So is one that cannot end below the cutoff.
+// Where an ideal has too many labels, some are replaced by their componentwise minimum, which keeps the bound valid.
 #pragma once
 
 #include <cstdint>

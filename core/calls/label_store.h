@@ -1,13 +1,14 @@
 // Labels of ideals: what the rest of a solution has to know of the part that an ideal holds.
 //
-// A label's values are ends: first the latest end of what nobody reads, then, slot by slot, when the units of the ideal's
-// frontier end. Its rank is the least value of a solution that begins with it. Labels of one ideal lie one behind the other
-// in the order in which they came, and none is nowhere later than another one: add() sees to that. An ideal gets no more
-// labels once it is expanded, so the place of a label among those of its ideal is its name from then on.
+// A label's values are ends: first the latest end of what nobody reads, then, slot by slot, when the units of the
+// ideal's frontier end. Its rank is the least value of a solution that begins with it. Labels of one ideal lie one
+// behind the other in the order in which they came, and none is nowhere later than another one: add() sees to that. An
+// ideal gets no more labels once it is expanded, so the place of a label among those of its ideal is its name from then
+// on.
 //
-// One label per ideal has its place in any case, and `n_spare` more in all. When those are used up, the newest label of the
-// ideal is lowered to the minimum of itself and what comes, so that it stands for both: it is *blended*, and what is known
-// from then on are bounds.
+// One label per ideal has its place in any case, and `n_spare` more in all. When those are used up, the newest label of
+// the ideal is lowered to the minimum of itself and what comes, so that it stands for both: it is *blended*, and what
+// is known from then on are bounds.
 #pragma once
 
 #include <algorithm>
@@ -46,8 +47,9 @@ class LabelStore {
     bool is_on_host;
   };
 
-  // Labels of up to `most_values` values. Values that differ by up to `tolerance` are equal where a label is dropped for
-  // an older one. Where the ration counts, a label that has spent more is no substitute for one that has spent less.
+  // Labels of up to `most_values` values. Values that differ by up to `tolerance` are equal where a label is dropped
+  // for an older one. Where the ration counts, a label that has spent more is no substitute for one that has spent
+  // less.
   LabelStore(Index n_ideals, Index most_values, Index width, double tolerance, bool is_rationed)
       : tolerance_(tolerance),
         is_rationed_(is_rationed),

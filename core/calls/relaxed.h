@@ -1,10 +1,10 @@
-// The relaxed problem of `calls` as views of the arrays that Python makes; src/placewright/placers/calls/relaxation.py says
-// what is relaxed, and why an optimum of it is a lower bound.
+// The relaxed problem of `calls` as views of the arrays that Python makes; src/placewright/placers/calls/relaxation.py
+// says what is relaxed, and why an optimum of it is a lower bound.
 //
-// Units are ops that always share a piece; they are numbered topologically. Sorts are accelerators that differ in nothing
-// but their names. A tensor belongs to the unit that makes it, or to nobody (`none`): then it is read from wherever it costs
-// least. Units of one class share a device in every valid placement, and a piece holds the bytes of a whole class as soon
-// as it holds one of its units.
+// Units are ops that always share a piece; they are numbered topologically. Sorts are accelerators that differ in
+// nothing but their names. A tensor belongs to the unit that makes it, or to nobody (`none`): then it is read from
+// wherever it costs least. Units of one class share a device in every valid placement, and a piece holds the bytes of a
+// whole class as soon as it holds one of its units.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // How long it takes at least from the end of a unit to the end of everything, along one path through the graph.
 //
-// A piece meets a path in one stretch, because nothing leaves a piece and comes back. So along a fixed path the least time
-// is that of a chain cut into host units and stretches that fit a memory, which a small dynamic programme finds. From each
-// unit the path goes on over the edge that seems longest. Sums run along the path from its first unit on.
+// A piece meets a path in one stretch, because nothing leaves a piece and comes back. So along a fixed path the least
+// time is that of a chain cut into host units and stretches that fit a memory, which a small dynamic programme finds.
+// From each unit the path goes on over the edge that seems longest. Sums run along the path from its first unit on.
 #pragma once
 
 #include "calls/relaxed.h"

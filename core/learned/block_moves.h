@@ -17,8 +17,8 @@ struct BlockLimits {
   double most_bytes;
 };
 
-// Unites groups along pairs [pairs, 2] in their order, while some device takes both and the limits hold; writes the least
-// group of each group's block. Times and bytes are added up in the order in which blocks are united.
+// Unites groups along pairs [pairs, 2] in their order, while some device takes both and the limits hold; writes the
+// least group of each group's block. Times and bytes are added up in the order in which blocks are united.
 void unite_blocks(Span2d<const std::int64_t> pairs, const BlockLimits& limits, Span<std::int64_t> label, Stop& stop);
 
 // Groups and their blocks at several scales, all scales side by side.

@@ -40,7 +40,8 @@ void repair_one(const GroupRoom& groups, Span<std::int32_t> device, Array<double
 
 }  // namespace
 
-void longest_paths_left(const Problem& problem, Span2d<const std::int32_t> device_of_op, Span2d<double> out, Stop& stop) {
+void longest_paths_left(const Problem& problem, Span2d<const std::int32_t> device_of_op, Span2d<double> out,
+                        Stop& stop) {
   for (Index row = 0; row < device_of_op.rows(); ++row) {
     const auto device = device_of_op.row(row);
     const auto left_s = out.row(row);

@@ -1,4 +1,4 @@
-"""Latency under `calls`: bounds from a relaxed problem, and a greedy."""
+"""Latency under `calls`: bounds of a relaxed problem, and a greedy."""
 
 from collections.abc import Callable
 
