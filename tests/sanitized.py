@@ -16,13 +16,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from placewright.problems import Problem
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build/sanitize"
 PLACERS = {
     "overlap": ("heft", "peft", "cpop", "etf", "sct"),
     "sequential": ("mincut", "chain"),
+    "calls": ("greedy",),
     "pipeline": ("dp", "dpl", "pipedream"),
 }
 
@@ -117,7 +121,40 @@ def _run(first: int, count: int) -> None:
             solved += 1
             for name in placers:
                 get_placer(name).search(problem, Budget(10.0), seed)
+            if execution == "overlap":
+                _learned(problem, seed)
+            elif execution == "calls" and n_ops < 12:
+                _bounds(problem, seed)
     print(f"sanitized core: {solved} problems, {time.monotonic() - began:.0f} s, no report")
+
+
+def _bounds(problem: Problem, seed: int) -> None:
+    """Bounds under ``calls``."""
+    import numpy as np
+
+    from placewright.placers.calls.groups import groups_of
+    from placewright.placers.calls.ladder import bounding_steps
+
+    cutoff = float(np.random.default_rng([seed, 1]).choice([np.inf, 3.0]))
+    for _ in bounding_steps(problem, groups_of(problem), lambda: cutoff, lambda: False, seed, (1, 3, 100)):
+        pass
+
+
+def _learned(problem: Problem, seed: int) -> None:
+    """What learned policies ask of a problem."""
+    import numpy as np
+
+    from placewright.placers.learned.features import fractal_dimensions
+    from placewright.placers.learned.gdp_blocks import make_blocks, mutated, side_by_side
+    from placewright.placers.learned.groups import group_graph, repaired
+    from placewright.placers.learned.rewards import ways_left
+
+    groups, rng = group_graph(problem), np.random.default_rng(seed)
+    fractal_dimensions(groups)
+    scales = side_by_side(tuple(make_blocks(problem, groups, per_device) for per_device in (0, 1, 4)))
+    rows = rng.integers(0, problem.n_devices, (3, groups.n_groups)).astype(np.int32)
+    rows = mutated(rows, groups, scales, 20, seed)
+    ways_left(problem, repaired(groups, rows, problem.arrays.memory_limit_bytes)[:, groups.group_of_op])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ void bind_overlap(nb::module_& module);
 void bind_not_contiguous(nb::module_& module);
 void bind_sequential(nb::module_& module);
 void bind_pipeline(nb::module_& module);
+void bind_calls(nb::module_& module);
+void bind_learned(nb::module_& module);
 
 Stop::Ask asking_python(nb::handle should_stop) {
   return [should_stop] {
@@ -48,4 +50,6 @@ NB_MODULE(_core, module) {
   bindings::bind_not_contiguous(module);
   bindings::bind_sequential(module);
   bindings::bind_pipeline(module);
+  bindings::bind_calls(module);
+  bindings::bind_learned(module);
 }

@@ -27,6 +27,8 @@ class Array {
   [[nodiscard]] Span<const T> view() const { return {name_, items_.data(), size()}; }
   [[nodiscard]] auto begin() { return items_.begin(); }
   [[nodiscard]] auto end() { return items_.end(); }
+  [[nodiscard]] auto begin() const { return items_.begin(); }
+  [[nodiscard]] auto end() const { return items_.end(); }
   void fill(const T& value) { items_.assign(items_.size(), value); }
   void resize(Index size) { items_.resize(static_cast<std::size_t>(size)); }
 

@@ -6,6 +6,8 @@ import numpy
 import numpy.typing
 
 from placewright._core import (
+    calls as calls,
+    learned as learned,
     not_contiguous as not_contiguous,
     overlap as overlap,
     pipeline as pipeline,

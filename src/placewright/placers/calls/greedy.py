@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.budget import Budget
 from placewright.placers.base import Found, Placer, best_of
 from placewright.placers.pipeline.units import build_units, topological_order
@@ -48,7 +47,7 @@ def greedy_placements(
     n = len(units.memory_bytes)
     time_s = np.zeros((n, problem.n_devices))
     np.add.at(time_s, unit_of_op, problem.op_device_time_s)
-    a = problem.arrays
+    a, allowed = problem.arrays, np.isfinite(time_s)
     rng = np.random.default_rng(seed)
     rows: list[NDArray[np.int32]] = []
     for i in range(orders):
@@ -57,34 +56,6 @@ def greedy_placements(
         priority = np.zeros(n) if i < 2 else rng.random(n)
         order = topological_order(units.successor_ptr, units.successor, priority, i % 2 == 0)
         placed = np.empty(n, dtype=np.int32)
-        if _fill(order, np.isfinite(time_s), units.memory_bytes, a.memory_limit_bytes, a.is_host, placed):
+        if _core.calls.fill_greedily(order, allowed, units.memory_bytes, a.memory_limit_bytes, a.is_host, placed):
             rows.append(placed[unit_of_op])
     return np.array(rows, dtype=np.int32).reshape(len(rows), problem.n_ops)
-
-
-@njit(cache=True, nogil=True)
-def _fill(order: Any, allowed: Any, size: Any, limit: Any, is_host: Any, placed: Any) -> bool:
-    """Device of each unit; False if one fits nowhere."""
-    used = np.zeros(limit.shape[0])
-    accelerators, hosts = np.flatnonzero(~is_host), np.flatnonzero(is_host)
-    others = np.concatenate((hosts, accelerators))
-    at, is_open = 0, False
-    for u in order:
-        for _ in range(2):
-            choice = -1
-            if at < accelerators.shape[0]:
-                d = accelerators[at]
-                if allowed[u, d] and used[d] + size[u] <= limit[d]:
-                    choice = d
-            if choice >= 0 or not is_open:
-                break
-            at, is_open = at + 1, False
-        is_open = is_open or choice >= 0
-        for d in others:
-            if choice < 0 and allowed[u, d] and used[d] + size[u] <= limit[d]:
-                choice = d
-        if choice < 0:
-            return False
-        placed[u] = choice
-        used[choice] += size[u]
-    return True

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.placers.calls.frontier import Frontiers, find_frontiers
+from placewright import _core
+from placewright.placers.calls.frontier import find_frontiers
 from placewright.placers.calls.groups import Groups
 from placewright.placers.calls.label_setting import Outcome, Ration, solve_labels
 from placewright.placers.calls.realise import realise
@@ -60,7 +61,7 @@ def bounding_steps(
         if n_units == n_units_before or n_units > _MOST_UNITS:
             continue
         n_units_before = n_units
-        tails = find_tails(relaxed)
+        tails = find_tails(relaxed, should_stop)
         yield Step(float(tails.start_s.max()) * (1 - 1e-10), None, "the longest path")
         level = _Level(problem, groups, sorts, relaxed, tails, best_value, should_stop, widths)
         yield from level.orders(np.random.default_rng(seed))
@@ -130,7 +131,7 @@ class _Level:
             if not outcome.is_blended:
                 return
 
-    def _solve(self, lattice: Lattice, frontiers: Frontiers, width: int, ration: Ration | None) -> Outcome:
+    def _solve(self, lattice: Lattice, frontiers: _core.calls.Frontiers, width: int, ration: Ration | None) -> Outcome:
         cutoff = self.best_value()
         return solve_labels(self.relaxed, lattice, frontiers, self.tails, cutoff, width, self.should_stop, ration)
 
@@ -146,6 +147,5 @@ def _line(order: Ints) -> Lattice:
     numbers = np.arange(count + 1, dtype=np.int32)
     units = order.astype(np.int32)
     last_unit = np.concatenate([np.array([-1], dtype=np.int32), units])
-    return Lattice(
-        numbers - 1, last_unit, np.minimum(np.arange(count + 2), count), units, numbers[1:], np.arange(count + 2)
-    )
+    level_ptr = np.arange(count + 2, dtype=np.int64)
+    return Lattice(numbers - 1, last_unit, np.minimum(level_ptr, count), units, numbers[1:], level_ptr)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.graph import BoolArray, FloatArray, sums_by_index
 from placewright.problems import Problem
 
@@ -61,6 +62,11 @@ class Relaxed(NamedTuple):
     output: Ints  # tensors of a unit
     input_ptr: Ints  # [units + 1]
     input: Ints  # tensors a unit reads, sources included
+
+
+def core_relaxed(relaxed: Relaxed) -> _core.calls.Relaxed:
+    """The relaxed problem as the core sees it."""
+    return _core.calls.Relaxed(relaxed._asdict())
 
 
 def host_times(problem: Problem) -> FloatArray:
@@ -177,7 +183,11 @@ def _assembled(
     n, n_sorts, n_tensors = len(host_time_s), len(sorts.devices), len(producer)
     edges = sorted({(u, w) for u, ws in zip(producer, consumers, strict=True) if u >= 0 for w in ws})
     source = np.array([u for u, _ in edges], dtype=np.int64)
-    tensor = np.repeat(np.arange(n_tensors), [len(ws) for ws in consumers]) if n_tensors else np.zeros(0, np.int64)
+    tensor = (
+        np.repeat(np.arange(n_tensors, dtype=np.int64), [len(ws) for ws in consumers])
+        if n_tensors
+        else np.zeros(0, np.int64)
+    )
     consumer = np.array([w for ws in consumers for w in ws], dtype=np.int64)
     home = np.array(producer, dtype=np.int64)
     made = np.flatnonzero(home >= 0)

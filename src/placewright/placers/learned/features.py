@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.graph import FloatArray, OpGraph
 from placewright.placers.learned.groups import GroupGraph
 from placewright.problems import Problem
@@ -142,40 +142,6 @@ def fractal_dimensions(groups: GroupGraph) -> FloatArray:
     both = both[np.argsort(both[:, 0], kind="stable")]
     ptr = np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=groups.n_groups))]).astype(np.int64)
     radius = groups.n_groups if groups.n_groups <= MOST_GROUPS_FOR_ALL_DISTANCES else LONGEST_RADIUS
-    result = np.zeros(groups.n_groups)
-    _fractal(ptr, np.ascontiguousarray(both[:, 1]), radius, result)
+    result = np.empty(groups.n_groups)
+    _core.learned.fractal_dimensions(ptr, np.ascontiguousarray(both[:, 1]), radius, result)
     return result
-
-
-@njit(cache=True, nogil=True)
-def _fractal(ptr: Any, neighbour: Any, most_hops: int, out: Any) -> None:
-    n = out.shape[0]
-    seen = np.full(n, -1, dtype=np.int64)
-    queue = np.empty(n, dtype=np.int64)
-    for v in range(n):
-        seen[v] = v
-        queue[0] = v
-        begin, end, hops = 0, 1, 0
-        count, sum_x, sum_y, sum_xx, sum_xy = 0, 0.0, 0.0, 0.0, 0.0
-        while begin < end and hops < most_hops:
-            hops += 1
-            layer_end = end
-            while begin < layer_end:
-                u = queue[begin]
-                begin += 1
-                for e in range(ptr[u], ptr[u + 1]):
-                    w = neighbour[e]
-                    if seen[w] != v:
-                        seen[w] = v
-                        queue[end] = w
-                        end += 1
-            if end > layer_end:
-                x, y = np.log(hops), np.log(end - 1)
-                count += 1
-                sum_x += x
-                sum_y += y
-                sum_xx += x * x
-                sum_xy += x * y
-        spread = count * sum_xx - sum_x * sum_x
-        if count >= 2 and spread > 0.0:
-            out[v] = (count * sum_xy - sum_x * sum_y) / spread

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.errors import InputError, suggestion
 from placewright.graph import BoolArray, FloatArray, IntArray, sums_by_index
 from placewright.placers.units import movable_units
@@ -89,29 +89,6 @@ def repaired(graph: GroupGraph, rows: IntArray, limit_bytes: FloatArray) -> IntA
     """
     if np.isinf(limit_bytes).all() or graph.memory_bytes.sum() <= limit_bytes.min():
         return rows
-    fixed = np.array(rows, dtype=np.int32)
-    _repair(fixed, np.require(graph.allowed, requirements="W"), graph.memory_bytes, limit_bytes)
+    fixed = np.array(rows, dtype=np.int32, order="C")
+    _core.learned.repair_memory(graph.allowed, graph.memory_bytes, limit_bytes, fixed)
     return fixed
-
-
-@njit(cache=True, nogil=True)
-def _repair(rows: IntArray, allowed: BoolArray, memory_bytes: FloatArray, limit_bytes: FloatArray) -> None:
-    n_groups, n_devices = allowed.shape
-    room = np.empty(n_devices)
-    for b in range(rows.shape[0]):
-        room[:] = limit_bytes
-        for g in range(n_groups):
-            room[rows[b, g]] -= memory_bytes[g]
-        for g in range(n_groups - 1, -1, -1):
-            here = rows[b, g]
-            if room[here] >= 0.0 or memory_bytes[g] == 0.0:
-                continue
-            there = here
-            most = memory_bytes[g]
-            for d in range(n_devices):
-                if d != here and allowed[g, d] and room[d] >= most:
-                    there, most = d, room[d]
-            if there != here:
-                room[here] += memory_bytes[g]
-                room[there] -= memory_bytes[g]
-                rows[b, g] = there

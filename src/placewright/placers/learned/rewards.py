@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from placewright import _core
 from placewright.evaluate import evaluate_many
 from placewright.graph import BoolArray, FloatArray, IntArray
-from placewright.problems import Problem
+from placewright.problems import Problem, core_problem
 
 MEMORY_PENALTY = 4.0  # values per share of all bytes that is beyond the limits
 
@@ -160,39 +160,10 @@ class MeasuredRewards:
 
 
 def ways_left(problem: Problem, rows: IntArray) -> FloatArray:
-    """[batch, ops]: longest way from an op's start to the end of the model, times and copies as placed."""
-    a = problem.arrays
+    """[batch, ops]: longest path from an op's start to the end of the model, times and copies as placed."""
     out = np.empty(rows.shape)
-    _ways_left(
-        a.tensor_ptr, a.consumer_ptr, a.consumer_op, problem.op_device_time_s, a.copy_s, a.direct, a.to_host,
-        a.from_host, np.ascontiguousarray(rows, dtype=np.int32), out,
-    )  # fmt: skip
+    _core.learned.longest_paths_left(core_problem(problem), np.ascontiguousarray(rows, dtype=np.int32), out)
     return out
-
-
-@njit(cache=True, nogil=True)
-def _ways_left(
-    tensor_ptr: Any, consumer_ptr: Any, consumer_op: Any, time_s: Any, copy_s: Any, direct: Any, to_host: Any,
-    from_host: Any, device: Any, out: Any,
-) -> None:  # fmt: skip
-    for b in range(device.shape[0]):
-        for u in range(device.shape[1] - 1, -1, -1):
-            s = device[b, u]
-            longest = 0.0
-            for t in range(tensor_ptr[u], tensor_ptr[u + 1]):
-                for e in range(consumer_ptr[t], consumer_ptr[t + 1]):
-                    d = device[b, consumer_op[e]]
-                    way = out[b, consumer_op[e]]
-                    if d != s:
-                        if direct[s, d] >= 0:
-                            way += copy_s[t, direct[s, d]]
-                        else:
-                            if to_host[s] >= 0:
-                                way += copy_s[t, to_host[s]]
-                            if from_host[d] >= 0:
-                                way += copy_s[t, from_host[d]]
-                    longest = max(longest, way)
-            out[b, u] = time_s[u, s] + longest
 
 
 def copy_seconds(problem: Problem, tensor: NDArray[Any], source: NDArray[Any], target: NDArray[Any]) -> FloatArray:
