@@ -39,7 +39,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    # Late, because the kernels import numba.
+    # Late, so that importing the package costs next to nothing.
     if name not in _HOME:
         raise AttributeError(name)
     return getattr(import_module(f"placewright.evaluate.{_HOME[name]}"), name)

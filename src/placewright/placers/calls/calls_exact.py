@@ -46,7 +46,6 @@ class CallsExactPlacer(Placer):
     def warm_up(self, problem: Problem) -> None:
         from placewright.api import load
 
-        DpPlacer().warm_up(problem)
         small = load("zoo:chain?ops=3", cluster="p100x2", execution="calls")
         self.search(small, Budget(60.0), 0)
         groups, start = groups_of(small), np.zeros(small.n_ops, dtype=np.int32)

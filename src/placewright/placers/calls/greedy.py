@@ -29,9 +29,6 @@ class GreedyPlacer(Placer):
     def __init__(self, orders: int = 16) -> None:
         self.orders = orders
 
-    def warm_up(self, problem: Problem) -> None:
-        greedy_placements(problem, 1, 0)
-
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:
         rows = greedy_placements(problem, self.orders, seed, budget.expired)
         if not len(rows):

@@ -33,8 +33,6 @@ class AnnealPlacer(Placer):
     executions = ("overlap", "sequential", "calls")
 
     def warm_up(self, problem: Problem) -> None:
-        if problem.execution == "calls":
-            GreedyPlacer().warm_up(problem)
         anneal_from(problem, [Point(fastest_devices(problem))], Budget(0.05, evaluations=2), 0, threads=1)
 
     def search(self, problem: Problem, budget: Budget, seed: int) -> Found:

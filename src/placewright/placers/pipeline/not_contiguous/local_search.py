@@ -45,7 +45,6 @@ class LocalSearchPlacer(Placer):
         self.method = method
 
     def warm_up(self, problem: Problem) -> None:
-        DpPlacer().warm_up(problem)
         small = assignment_view(problem).units
         local_search(small, problem.schedule, problem.communication, iterations=1, threads=1)
 
