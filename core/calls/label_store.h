@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "kit/array.h"
@@ -146,7 +147,7 @@ class LabelStore {
     for (Index place = labels.size() - 1, first = place * list.n_values; place >= 0 && is_wanted;
          --place, first -= list.n_values) {
       Label& old = labels[place];
-      const auto [is_no_later, is_no_earlier] = compared(old, values, first, offer);
+      const auto [is_no_later, is_no_earlier] = compared(old, values.part(first, first + list.n_values), offer);
       if (!is_no_later && !is_no_earlier) continue;
       // A blended label is earlier than its rank tells: the rank is not that of what it replaces.
       if (is_any_blended_) {
@@ -163,17 +164,13 @@ class LabelStore {
     return is_wanted;
   }
 
-  [[nodiscard]] Compared compared(const Label& old, Span<const double> values, Index first, const Offer& offer) const {
-    // No branches here: nothing predicts at which value two labels differ.
+  [[nodiscard]] Compared compared(const Label& old, Span<const double> value, const Offer& offer) const {
     const Span<const double> fresh = offer.value;
-    const double tolerance = tolerance_;
-    bool is_no_later = true, is_no_earlier = true;
-    for (Index i = 0; i < fresh.size(); ++i) {
-      is_no_later &= !(values[first + i] > fresh[i] + tolerance);
-      is_no_earlier &= !(values[first + i] < fresh[i]);
-    }
-    is_no_later &= !(old.spent > offer.spent && (is_rationed_ || is_no_earlier));
-    is_no_earlier &= !(old.spent < offer.spent && is_rationed_);
+    bool is_no_later = std::equal(value.begin(), value.end(), fresh.begin(), fresh.end(),
+                                  [late = tolerance_](double a, double b) { return a <= b + late; });
+    bool is_no_earlier = std::equal(value.begin(), value.end(), fresh.begin(), fresh.end(), std::greater_equal<>());
+    if (is_rationed_ || is_no_earlier) is_no_later = is_no_later && old.spent <= offer.spent;
+    if (is_rationed_) is_no_earlier = is_no_earlier && old.spent >= offer.spent;
     return {is_no_later, is_no_earlier};
   }
 
