@@ -60,6 +60,9 @@ struct Problem {
   [[nodiscard]] Span<const std::int32_t> readers(Index tensor) const {
     return consumer_op.part(consumer_ptr[tensor], consumer_ptr[tensor + 1]);
   }
+  [[nodiscard]] Span<const std::int32_t> unchecked_readers(Index tensor) const {
+    return consumer_op.unchecked_part(consumer_ptr.unchecked(tensor), consumer_ptr.unchecked(tensor + 1));
+  }
   [[nodiscard]] Index most_inputs() const {
     Index most = 0;
     for (Index u = 0; u < n_ops(); ++u) most = n_inputs(u) > most ? n_inputs(u) : most;

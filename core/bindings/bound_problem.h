@@ -16,6 +16,8 @@ class BoundProblem {
   Problem view;
 
  private:
+  void check_indices() const;
+
   std::vector<nb::object> owners_;
 };
 

@@ -36,6 +36,46 @@ BoundProblem::BoundProblem(const nb::dict& arrays) {
   view.send_channel = numbers("send_channel", devices);
   view.receive_channel = numbers("receive_channel", devices);
   view.allowed = taken("allowed", In<bool>()).rows("allowed", ops, devices);
+  check_indices();
+}
+
+namespace {
+
+void refuse(const char* name, const char* why) {
+  throw nb::value_error((std::string("argument '") + name + "': " + why).c_str());
+}
+
+void check_range(const char* name, Span<const std::int32_t> numbers, std::int32_t least, Index size) {
+  for (const std::int32_t number : numbers) {
+    if (number < least || number >= size) refuse(name, "a number in it is out of range");
+  }
+}
+
+void check_pointers(const char* name, Span<const std::int32_t> pointers, Index size) {
+  if (pointers[0] != 0 || pointers[pointers.size() - 1] != size) refuse(name, "it does not lead from 0 to the end");
+  for (Index i = 1; i < pointers.size(); ++i) {
+    if (pointers[i] < pointers[i - 1]) refuse(name, "its numbers fall");
+  }
+}
+
+}  // namespace
+
+// Loops that go without checks rely on this: every index that an array holds is one of the array that it leads to.
+void BoundProblem::check_indices() const {
+  const Index ops = view.n_ops(), tensors = view.n_tensors(), devices = view.n_devices(), links = view.link_busy.size();
+  check_pointers("tensor_ptr", view.tensor_ptr, tensors);
+  check_pointers("consumer_ptr", view.consumer_ptr, view.consumer_op.size());
+  check_pointers("input_ptr", view.input_ptr, view.input_tensor.size());
+  check_range("tensor_producer", view.tensor_producer, 0, ops);
+  check_range("consumer_op", view.consumer_op, 0, ops);
+  check_range("input_tensor", view.input_tensor, 0, tensors);
+  check_range("colocation_first", view.colocation_first, 0, ops);
+  check_range("device_kind", view.device_kind, 0, view.op_time_s.columns());
+  for (Index d = 0; d < devices; ++d) check_range("direct", view.direct.row(d), none, links);
+  check_range("to_host", view.to_host, none, links);
+  check_range("from_host", view.from_host, none, links);
+  check_range("send_channel", view.send_channel, 0, 2 * devices);
+  check_range("receive_channel", view.receive_channel, 0, 2 * devices);
 }
 
 void bind_problem(nb::module_& module) {

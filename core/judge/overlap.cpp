@@ -86,11 +86,11 @@ void OverlapJudge::start_ready_ops() {
 }
 
 inline void OverlapJudge::give_work(std::int32_t d) {
-  if (!((next_s_[d] <= now_s_) & (running_[d] == none))) return;
-  const std::int32_t op = take_first(devices_[d]);
-  const double end_s = now_s_ + ops_[op].took_s;
-  running_[d] = op;
-  next_s_[d] = end_s;
+  if (!((next_s_.unchecked(d) <= now_s_) & (running_.unchecked(d) == none))) return;
+  const std::int32_t op = take_first(devices_.unchecked(d));
+  const double end_s = now_s_ + ops_.unchecked(op).took_s;
+  running_.unchecked(d) = op;
+  next_s_.unchecked(d) = end_s;
   if (record_ != nullptr) {
     record_->start_s[op] = now_s_;
     record_->end_s[op] = end_s;
@@ -100,26 +100,28 @@ inline void OverlapJudge::give_work(std::int32_t d) {
 inline std::int32_t OverlapJudge::take_first(Device& device) {
   if (is_heap_first(device)) return pop(heap_, device.heap_base, device.heap_size--);
   const Run &a = device.runs[0], &b = device.runs[1];
-  const bool is_first = a.first_s < b.first_s || (a.first_s == b.first_s && waiting_[0][a.head] < waiting_[1][b.head]);
+  const bool is_first = a.first_s < b.first_s ||
+                        (a.first_s == b.first_s && waiting_[0].unchecked(a.head) < waiting_[1].unchecked(b.head));
   return is_first ? take_from_run(device.runs[0], waiting_[0]) : take_from_run(device.runs[1], waiting_[1]);
 }
 
 inline std::int32_t OverlapJudge::take_from_run(Run& run, const Array<std::int32_t>& waiting) {
-  const std::int32_t op = waiting[run.head];
+  const std::int32_t op = waiting.unchecked(run.head);
   ++run.head;
-  run.first_s = run.head < run.tail ? ops_[waiting[run.head]].ready_s : infinity;
+  run.first_s = run.head < run.tail ? ops_.unchecked(waiting.unchecked(run.head)).ready_s : infinity;
   return op;
 }
 
 inline bool OverlapJudge::is_heap_first(const Device& device) const {
   if (device.heap_size == 0) return false;
   if (priority_.size() > 0) return true;
-  const std::int32_t top = heap_.op[device.heap_base];
-  const double top_s = heap_.key[device.heap_base];
+  const std::int32_t top = heap_.op.unchecked(device.heap_base);
+  const double top_s = heap_.key.unchecked(device.heap_base);
   const Run &a = device.runs[0], &b = device.runs[1];
   const double first_s = std::min(a.first_s, b.first_s);
   if (top_s != first_s) return top_s < first_s;
-  return !((a.first_s == top_s && waiting_[0][a.head] < top) || (b.first_s == top_s && waiting_[1][b.head] < top));
+  return !((a.first_s == top_s && waiting_[0].unchecked(a.head) < top) ||
+           (b.first_s == top_s && waiting_[1].unchecked(b.head) < top));
 }
 
 // False if nothing happens any more.
@@ -135,7 +137,7 @@ inline bool OverlapJudge::find_next_moment() {
     }
   }
   now_s_ = std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
-  if (n_future_ > 0) now_s_ = std::min(now_s_, ops_[future_.op[0]].ready_s);
+  if (n_future_ > 0) now_s_ = std::min(now_s_, ops_.unchecked(future_.op.unchecked(0)).ready_s);
   here_ = 0;
   bool is_one = false, are_several = false;
   for (std::int32_t first = 0; first < next_s_.size(); first += 64) {
@@ -157,30 +159,32 @@ inline bool OverlapJudge::find_next_moment() {
 inline std::int32_t OverlapJudge::first_ending() const {
   std::int32_t found = none;
   for (std::int32_t d = 0; d < devices_.size(); ++d) {
-    if (next_s_[d] == now_s_ && running_[d] != none && (found == none || running_[d] < running_[found])) found = d;
+    if (next_s_.unchecked(d) == now_s_ && running_.unchecked(d) != none &&
+        (found == none || running_.unchecked(d) < running_.unchecked(found)))
+      found = d;
   }
   return found;
 }
 
 inline void OverlapJudge::end_op(std::int32_t source) {
-  const Device& device = devices_[source];
-  const std::int32_t op = running_[source];
-  running_[source] = none;
+  const Device& device = devices_.unchecked(source);
+  const std::int32_t op = running_.unchecked(source);
+  running_.unchecked(source) = none;
   --n_left_;
   double next_s = std::min(device.runs[0].first_s, device.runs[1].first_s);
-  if (device.heap_size > 0) next_s = std::min(next_s, ops_[heap_.op[device.heap_base]].ready_s);
-  next_s_[source] = next_s;
-  const std::int32_t last = p_.tensor_ptr[op + 1];
-  for (std::int32_t t = p_.tensor_ptr[op]; t < last; ++t) send(t, source);
+  if (device.heap_size > 0) next_s = std::min(next_s, ops_.unchecked(heap_.op.unchecked(device.heap_base)).ready_s);
+  next_s_.unchecked(source) = next_s;
+  const std::int32_t last = p_.tensor_ptr.unchecked(op + 1);
+  for (std::int32_t t = p_.tensor_ptr.unchecked(op); t < last; ++t) send(t, source);
 }
 
 inline void OverlapJudge::send(std::int32_t tensor, std::int32_t source) {
   double in_host_s = not_in_host;
-  devices_[source].arrival_of = tensor;
-  devices_[source].arrival_s = now_s_;
-  for (const std::int32_t op : p_.readers(tensor)) {
-    const std::int32_t target = ops_[op].device;
-    Device& device = devices_[target];
+  devices_.unchecked(source).arrival_of = tensor;
+  devices_.unchecked(source).arrival_s = now_s_;
+  for (const std::int32_t op : p_.unchecked_readers(tensor)) {
+    const std::int32_t target = ops_.unchecked(op).device;
+    Device& device = devices_.unchecked(target);
     if (device.arrival_of != tensor) {
       const auto booked = [&](const Route& leg, double took_s, double ready_s) {
         return book(leg, took_s, ready_s, tensor);
@@ -201,10 +205,10 @@ inline void OverlapJudge::send(std::int32_t tensor, std::int32_t source) {
 inline double OverlapJudge::book(const Route& leg, double took_s, double ready_s, std::int32_t tensor) {
   if (took_s > 0.0) {
     const std::int32_t one = leg.send_channel, other = leg.receive_channel;
-    if (one != none) ready_s = std::max(ready_s, channel_free_s_[one]);
-    if (other != none) ready_s = std::max(ready_s, channel_free_s_[other]);
-    if (one != none) channel_free_s_[one] = ready_s + took_s;
-    if (other != none) channel_free_s_[other] = ready_s + took_s;
+    if (one != none) ready_s = std::max(ready_s, channel_free_s_.unchecked(one));
+    if (other != none) ready_s = std::max(ready_s, channel_free_s_.unchecked(other));
+    if (one != none) channel_free_s_.unchecked(one) = ready_s + took_s;
+    if (other != none) channel_free_s_.unchecked(other) = ready_s + took_s;
   }
   if (record_ != nullptr && leg.way == Way::up) {
     record_->up_legs(tensor, 0) = ready_s;
@@ -214,7 +218,7 @@ inline double OverlapJudge::book(const Route& leg, double took_s, double ready_s
 }
 
 inline void OverlapJudge::has_arrived(std::int32_t op, double arrival_s, std::int32_t source) {
-  Op& reader = ops_[op];
+  Op& reader = ops_.unchecked(op);
   reader.ready_s = std::max(reader.ready_s, arrival_s);
   if (--reader.pending != 0) return;
   if (priority_.size() > 0 && reader.ready_s > now_s_) {
@@ -222,8 +226,8 @@ inline void OverlapJudge::has_arrived(std::int32_t op, double arrival_s, std::in
     return;
   }
   wait(op);
-  if (running_[reader.device] == none) {
-    double& next_s = next_s_[reader.device];
+  if (running_.unchecked(reader.device) == none) {
+    double& next_s = next_s_.unchecked(reader.device);
     next_s = std::min(next_s, reader.ready_s);
     several_ = several_ || (reader.device != source && reader.ready_s <= now_s_);
   }
@@ -231,43 +235,44 @@ inline void OverlapJudge::has_arrived(std::int32_t op, double arrival_s, std::in
 
 // Add an op to those that wait for its device.
 inline void OverlapJudge::wait(std::int32_t op) {
-  Device& device = devices_[ops_[op].device];
+  Device& device = devices_.unchecked(ops_.unchecked(op).device);
   if (priority_.size() > 0) {
     push(heap_, device.heap_base, device.heap_size++, op, priority_[op]);
     return;
   }
   if (append(device.runs[0], waiting_[0], op) || append(device.runs[1], waiting_[1], op)) return;
-  push(heap_, device.heap_base, device.heap_size++, op, ops_[op].ready_s);
+  push(heap_, device.heap_base, device.heap_size++, op, ops_.unchecked(op).ready_s);
 }
 
 // Whether the op may come last in a run; it does then.
 inline bool OverlapJudge::append(Run& run, Array<std::int32_t>& waiting, std::int32_t op) {
-  const double ready_s = ops_[op].ready_s;
+  const double ready_s = ops_.unchecked(op).ready_s;
   if (run.tail == run.head) {
     run.first_s = ready_s;
   } else {
-    const std::int32_t last = waiting[run.tail - 1];
-    const double last_s = ops_[last].ready_s;
+    const std::int32_t last = waiting.unchecked(run.tail - 1);
+    const double last_s = ops_.unchecked(last).ready_s;
     if (!(last_s < ready_s || (last_s == ready_s && last < op))) return false;
   }
-  waiting[run.tail++] = op;
+  waiting.unchecked(run.tail++) = op;
   return true;
 }
 
 void OverlapJudge::take_in_future_ops() {
-  while (n_future_ > 0 && ops_[future_.op[0]].ready_s <= now_s_) {
+  while (n_future_ > 0 && ops_.unchecked(future_.op.unchecked(0)).ready_s <= now_s_) {
     const std::int32_t op = pop(future_, 0, n_future_--);
     wait(op);
-    const std::int32_t d = ops_[op].device;
-    if (running_[d] == none) {
-      next_s_[d] = now_s_;
+    const std::int32_t d = ops_.unchecked(op).device;
+    if (running_.unchecked(d) == none) {
+      next_s_.unchecked(d) = now_s_;
       several_ = true;
     }
   }
 }
 
 inline bool OverlapJudge::ready_before(std::int32_t a, std::int32_t b) const {
-  return ops_[a].ready_s < ops_[b].ready_s || (ops_[a].ready_s == ops_[b].ready_s && a < b);
+  return ops_.unchecked(a).ready_s < ops_.unchecked(b).ready_s ||
+         (ops_.unchecked(a).ready_s == ops_.unchecked(b).ready_s && a < b);
 }
 
 // Add to the heap at `base`, which has `size` entries.
@@ -275,35 +280,37 @@ void OverlapJudge::push(Heap& heap, std::int32_t base, std::int32_t size, std::i
   std::int32_t i = size;
   while (i > 0) {
     const std::int32_t parent = (i - 1) / 2;
-    const double other = heap.key[base + parent];
-    if (other < key || (other == key && ready_before(heap.op[base + parent], op))) break;
-    heap.op[base + i] = heap.op[base + parent];
-    heap.key[base + i] = other;
+    const double other = heap.key.unchecked(base + parent);
+    if (other < key || (other == key && ready_before(heap.op.unchecked(base + parent), op))) break;
+    heap.op.unchecked(base + i) = heap.op.unchecked(base + parent);
+    heap.key.unchecked(base + i) = other;
     i = parent;
   }
-  heap.op[base + i] = op;
-  heap.key[base + i] = key;
+  heap.op.unchecked(base + i) = op;
+  heap.key.unchecked(base + i) = key;
 }
 
 // Remove and return the first of the heap at `base`, which has `size` entries (afterwards one less).
 std::int32_t OverlapJudge::pop(Heap& heap, std::int32_t base, std::int32_t size) {
-  const std::int32_t top = heap.op[base], n = size - 1;
-  const std::int32_t op = heap.op[base + n];
-  const double key = heap.key[base + n];
+  const std::int32_t top = heap.op.unchecked(base), n = size - 1;
+  const std::int32_t op = heap.op.unchecked(base + n);
+  const double key = heap.key.unchecked(base + n);
   std::int32_t i = 0;
   for (std::int32_t child = 1; child < n; child = 2 * i + 1) {
     if (child + 1 < n) {
-      const double left = heap.key[base + child], right = heap.key[base + child + 1];
-      if (right < left || (right == left && ready_before(heap.op[base + child + 1], heap.op[base + child]))) ++child;
+      const double left = heap.key.unchecked(base + child), right = heap.key.unchecked(base + child + 1);
+      if (right < left ||
+          (right == left && ready_before(heap.op.unchecked(base + child + 1), heap.op.unchecked(base + child))))
+        ++child;
     }
-    const double child_key = heap.key[base + child];
-    if (key < child_key || (key == child_key && ready_before(op, heap.op[base + child]))) break;
-    heap.op[base + i] = heap.op[base + child];
-    heap.key[base + i] = child_key;
+    const double child_key = heap.key.unchecked(base + child);
+    if (key < child_key || (key == child_key && ready_before(op, heap.op.unchecked(base + child)))) break;
+    heap.op.unchecked(base + i) = heap.op.unchecked(base + child);
+    heap.key.unchecked(base + i) = child_key;
     i = child;
   }
-  heap.op[base + i] = op;
-  heap.key[base + i] = key;
+  heap.op.unchecked(base + i) = op;
+  heap.key.unchecked(base + i) = key;
   return top;
 }
 

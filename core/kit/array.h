@@ -22,6 +22,14 @@ class Array {
     check_index(name_, i, size());
     return items_[static_cast<std::size_t>(i)];
   }
+  T& unchecked(Index i) {
+    check_if_sanitized(name_, i, size());
+    return items_[static_cast<std::size_t>(i)];
+  }
+  const T& unchecked(Index i) const {
+    check_if_sanitized(name_, i, size());
+    return items_[static_cast<std::size_t>(i)];
+  }
   [[nodiscard]] Index size() const { return static_cast<Index>(items_.size()); }
   [[nodiscard]] Span<T> view() { return {name_, items_.data(), size()}; }
   [[nodiscard]] Span<const T> view() const { return {name_, items_.data(), size()}; }
@@ -44,6 +52,11 @@ class Array2d {
   Array2d(const char* name, Index rows, Index columns, const T& value = T{})
       : items_(static_cast<std::size_t>(rows * columns), value), rows_(rows), columns_(columns), name_(name) {}
 
+  const T& unchecked(Index row, Index column) const {
+    check_if_sanitized(name_, row, rows_);
+    check_if_sanitized(name_, column, columns_);
+    return items_[static_cast<std::size_t>(row * columns_ + column)];
+  }
   T& operator()(Index row, Index column) { return items_[place(row, column)]; }
   const T& operator()(Index row, Index column) const { return items_[place(row, column)]; }
   [[nodiscard]] Span<T> row(Index row) { return view().row(row); }

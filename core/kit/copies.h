@@ -50,21 +50,21 @@ class Routes {
   template <class Book>
   Interval copied(std::int32_t tensor, std::int32_t source, std::int32_t target, double made_s, double& in_host_s,
                   double not_in_host, bool keep, Book book) const {
-    const Route& direct = direct_(source, target);
+    const Route& direct = direct_.unchecked(source, target);
     if (direct.link != none) return booked(direct, tensor, made_s, book);
     double up_s = in_host_s;
     if (up_s == not_in_host) {
-      up_s = booked(up_[source], tensor, made_s, book).end_s;
+      up_s = booked(up_.unchecked(source), tensor, made_s, book).end_s;
       if (keep) in_host_s = up_s;
     }
-    return booked(down_[target], tensor, up_s, book);
+    return booked(down_.unchecked(target), tensor, up_s, book);
   }
 
  private:
   template <class Book>
   Interval booked(const Route& leg, std::int32_t tensor, double ready_s, Book& book) const {
     if (leg.link == none) return {ready_s, ready_s};
-    const double took_s = copy_s_(tensor, leg.link);
+    const double took_s = copy_s_.unchecked(tensor, leg.link);
     const double start_s = book(leg, took_s, ready_s);
     return {start_s, start_s + took_s};
   }

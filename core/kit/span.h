@@ -35,6 +35,14 @@ inline void check_index(const char* name, Index index, Index size) {
   }
 }
 
+// For `unchecked` access, in loops that README.md lists: checked all the same where sanitizers are on.
+inline void check_if_sanitized([[maybe_unused]] const char* name, [[maybe_unused]] Index index,
+                               [[maybe_unused]] Index size) {
+#ifdef PLACEWRIGHT_SANITIZE
+  check_index(name, index, size);
+#endif
+}
+
 template <class T>
 class Span {
  public:
@@ -52,6 +60,10 @@ class Span {
     check_index(name_, i, size_);
     return data_[i];
   }
+  T& unchecked(Index i) const {
+    check_if_sanitized(name_, i, size_);
+    return data_[i];
+  }
   [[nodiscard]] Index size() const { return size_; }
   [[nodiscard]] T* begin() const { return data_; }
   [[nodiscard]] T* end() const { return data_ + size_; }
@@ -63,6 +75,7 @@ class Span {
     }
     return Span(name_, data_ + first, last - first);
   }
+  [[nodiscard]] Span unchecked_part(Index first, Index last) const { return Span(name_, data_ + first, last - first); }
 
  private:
   T* data_ = nullptr;
@@ -81,6 +94,11 @@ class Span2d {
   T& operator()(Index row, Index column) const {
     check_index(name_, row, rows_);
     check_index(name_, column, columns_);
+    return data_[row * columns_ + column];
+  }
+  T& unchecked(Index row, Index column) const {
+    check_if_sanitized(name_, row, rows_);
+    check_if_sanitized(name_, column, columns_);
     return data_[row * columns_ + column];
   }
   [[nodiscard]] Span<T> row(Index row) const {
