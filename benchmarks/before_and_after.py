@@ -3,9 +3,10 @@
     python benchmarks/before_and_after.py COMMIT [--only list,simulator] [--rounds 5] [--write]
 
 Measures COMMIT and the working tree. Every round runs each case once in either environment, in a process of its own
-that warms up first; the row has the medians of the seconds and before / after (above 1: faster now), and is added to
-``benchmarks/results/before_and_after.jsonl`` with ``--write``. Cases on published problems need PLACEWRIGHT_WORKLOADS.
-Environments are kept under ``build/before-and-after`` and made again only where sources changed.
+that warms up first and repeats short work for half a second; the row has the medians of the seconds and before / after
+(above 1: faster now), and is added to ``benchmarks/results/before_and_after.jsonl`` with ``--write``. Cases on published
+problems need PLACEWRIGHT_WORKLOADS. Environments are kept under ``build/before-and-after`` and made again only where
+sources changed.
 """
 
 from __future__ import annotations
@@ -138,12 +139,15 @@ def main() -> None:
 
 
 def _seconds(case: Callable[[], Work]) -> float:
-    """Of one run, after one that warms up."""
+    """The median of runs for half a second, one at least, after one that warms up."""
     work = case()
     work()
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+    took: list[float] = []
+    while sum(took) < 0.5:
+        began = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - began)
+    return statistics.median(took)
 
 
 def _timed(python: Path, name: str) -> float | None:
