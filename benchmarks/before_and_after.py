@@ -3,10 +3,9 @@
     python benchmarks/before_and_after.py COMMIT [--only list,simulator] [--rounds 5] [--write]
 
 Measures COMMIT and the working tree. Every round runs each case once in either environment, in a process of its own
-that warms up first and repeats short work for half a second; the row has the medians of the seconds and before / after
-(above 1: faster now), and is added to ``benchmarks/results/before_and_after.jsonl`` with ``--write``. Cases on published
-problems need PLACEWRIGHT_WORKLOADS. Environments are kept under ``build/before-and-after`` and made again only where
-sources changed.
+that warms up first and repeats short work for half a second. The row has the medians of the seconds and before / after
+(above 1: faster now); ``--write`` adds it to ``benchmarks/results/before_and_after.jsonl``. Cases on published problems
+need PLACEWRIGHT_WORKLOADS. Environments are kept under ``build/before-and-after`` and made again after changes.
 """
 
 from __future__ import annotations
