@@ -89,6 +89,15 @@ def test_what_a_library_makes_of_the_interruption_is_not_the_models_fault() -> N
     assert "placewright: x" not in err
 
 
+def test_an_interruption_that_python_ignores_shows_no_traceback() -> None:
+    """What is raised in ``__del__`` is lost; the command ends all the same."""
+    kept = "class Kept:\n    def __del__(self): time.sleep(600)\n"
+    code, _, err = ended(kept + SLOW_LOADING.format(wait="Kept(); time.sleep(600)"), ["place", *CHAIN], signal.SIGINT)
+    assert code == 130, err
+    assert "Traceback" not in err
+    assert "stopped while loading" in err
+
+
 def test_a_search_that_hears_nothing_ends_with_the_best_it_has_told_of(tmp_path: Path) -> None:
     place = ["place", *CHAIN, "--placer", "random", "-o", str(tmp_path / "p.json"), "--json"]
     code, out, err = ended(DEAF_SEARCH, place, signal.SIGTERM)

@@ -148,6 +148,7 @@ def main() -> None:
     try:
         stopping.listen()
         stopping.watch()
+        stopping.quiet_where_ignored()
         doing.show_always()
         codecs.register_error("placewright", _plain)
         for stream in (sys.stdout, sys.stderr):

@@ -195,6 +195,16 @@ def watch() -> None:
     threading.Thread(target=_watch, args=(reading,), name="placewright-signals", daemon=True).start()
 
 
+def quiet_where_ignored() -> None:
+    """Say nothing where Python ignores what a signal raised, as in ``__del__``: the watching thread ends all."""
+
+    def hook(ignored: sys.UnraisableHookArgs) -> None:
+        if not isinstance(ignored.exc_value, (Stopped, Uncaught)):
+            sys.__unraisablehook__(ignored)
+
+    sys.unraisablehook = hook
+
+
 def _forget() -> None:
     """A forked worker is ended by whoever made it: it does not hear the terminal's Ctrl-C, and SIGTERM ends it."""
     doing.forget()
