@@ -6,8 +6,10 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -105,9 +107,13 @@ using In = NumpyArray<const T>;
 template <class T>
 using Out = NumpyArray<T>;
 
+// The argument `should_stop` of long loops: a function of Python's, or None.
+using ShouldStop = std::optional<nb::typed<nb::callable, bool()>>;
+
 // What a loop without the interpreter's lock asks now and then: Python's signals (a handler that raises ends the loop),
-// and `should_stop()`, if it is not None. The object has to live as long as the loop runs.
-Stop::Ask asking_python(nb::handle should_stop = nb::none());
+// and `should_stop`, if there is one. It has to live as long as the loop runs.
+Stop::Ask asking_python();
+Stop::Ask asking_python(const ShouldStop& should_stop);
 
 }  // namespace placewright::bindings
 

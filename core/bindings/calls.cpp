@@ -17,11 +17,6 @@
 namespace placewright::bindings {
 namespace {
 
-// The argument `should_stop` of long loops; it lives as long as the call.
-using ShouldStop = std::optional<nb::typed<nb::callable, bool()>>;
-
-Stop::Ask asking(const ShouldStop& should_stop) { return should_stop ? asking_python(*should_stop) : asking_python(); }
-
 // Takes arrays by name out of a dict, and keeps them alive.
 class Taken {
  public:
@@ -40,10 +35,7 @@ class Taken {
  private:
   template <class T>
   In<T> array(const char* name) {
-    In<T> found;
-    if (!arrays_.contains(name) || !nb::try_cast(arrays_[name], found, false)) {
-      throw nb::value_error((std::string("argument '") + name + "': expected a numpy array").c_str());
-    }
+    In<T> found = array_in<const T>(arrays_, name);
     owners_.push_back(nb::borrow(arrays_[name]));
     return found;
   }
@@ -107,7 +99,7 @@ void find_tails(const BoundRelaxed& relaxed, const Out<double>& edge_s, const Ou
                 const Out<double>& open_s, const ShouldStop& should_stop) {
   const Index edges = relaxed.view.successor.size(), units = relaxed.view.n_units();
   const calls::Tails tails{edge_s.span("edge_s", edges), start_s.span("start_s", units), open_s.span("open_s", units)};
-  Stop stop(asking(should_stop));
+  Stop stop(asking_python(should_stop));
   nb::gil_scoped_release released;
   calls::find_tails(relaxed.view, tails, stop);
 }
@@ -115,7 +107,7 @@ void find_tails(const BoundRelaxed& relaxed, const Out<double>& edge_s, const Ou
 std::optional<calls::Frontiers> find_frontiers(const BoundRelaxed& relaxed, const BoundIdeals& ideals,
                                                const In<double>& edge_s, const ShouldStop& should_stop) {
   const auto tails = edge_s.span("edge_s", relaxed.view.successor.size());
-  Stop stop(asking(should_stop));
+  Stop stop(asking_python(should_stop));
   nb::gil_scoped_release released;
   return calls::find_frontiers(relaxed.view, ideals.view, tails, stop);
 }
@@ -142,7 +134,7 @@ calls::LabelAnswer solve_labels(const BoundRelaxed& relaxed, const BoundIdeals& 
     const auto& [per_piece, per_unit, limit] = *ration;
     question.ration = calls::Ration{per_piece, per_unit.span("per_unit", units), limit};
   }
-  Stop stop(asking(should_stop));
+  Stop stop(asking_python(should_stop));
   nb::gil_scoped_release released;
   return calls::solve_labels(relaxed.view, ideals.view, frontiers, question, stop);
 }

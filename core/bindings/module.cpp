@@ -15,11 +15,16 @@ void bind_pipeline(nb::module_& module);
 void bind_calls(nb::module_& module);
 void bind_learned(nb::module_& module);
 
-Stop::Ask asking_python(nb::handle should_stop) {
-  return [should_stop] {
+Stop::Ask asking_python() {
+  static const ShouldStop nobody;
+  return asking_python(nobody);
+}
+
+Stop::Ask asking_python(const ShouldStop& should_stop) {
+  return [&should_stop] {
     nb::gil_scoped_acquire held;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    return !should_stop.is_none() && nb::cast<bool>(should_stop());
+    return should_stop && nb::cast<bool>((*should_stop)());
   };
 }
 

@@ -33,7 +33,7 @@ class BoundFrontiers {
   std::tuple<bool, double, double> best_set(const In<double>& time_s, const In<double>& price,
                                             const In<double>& multipliers, const In<double>& completions,
                                             double load_limit, double floor, double blur, std::int64_t most_labels,
-                                            const Out<bool>& member, const nb::object& should_stop) const {
+                                            const Out<bool>& member, const ShouldStop& should_stop) const {
     const auto pricing = pricing_of(time_s, price);
     const auto prices_of_load = multipliers.span("multipliers", any);
     const auto table = completions.rows("completions", prices_of_load.size(), any);

@@ -78,7 +78,7 @@ class BoundEnumeration {
       : owners_{successor_ptr, successor},
         ideals_(successor_ptr.span("successor_ptr", any), successor.span("successor", any)) {}
 
-  const char* run(Index most, const nb::object& should_stop) {
+  const char* run(Index most, const ShouldStop& should_stop) {
     Stop stop(asking_python(should_stop));
     nb::gil_scoped_release released;
     const auto end = ideals_.run(most, stop);
@@ -125,7 +125,7 @@ class BoundSearch {
     search_.emplace(pipeline::ThresholdTask{model.view, lattice.view, vectors_, masks, threshold_s}, n_threads);
   }
 
-  std::pair<Index, bool> expand(Index thread, Index first, Index end, Index step, const nb::object& should_stop) {
+  std::pair<Index, bool> expand(Index thread, Index first, Index end, Index step, const ShouldStop& should_stop) {
     Stop stop(asking_python(should_stop));
     nb::gil_scoped_release released;
     const Index visits = search_->expand(thread, first, end, step, stop);
@@ -162,7 +162,7 @@ void weigh(const In<double>& time_share, const In<double>& memory_share, const I
 }
 
 bool clear_unaffordable(const BoundLattice& lattice, const In<double>& unit_cost, const In<std::int64_t>& order,
-                        const In<double>& worth, const Out<pipeline::Word>& masks, const nb::object& should_stop) {
+                        const In<double>& worth, const Out<pipeline::Word>& masks, const ShouldStop& should_stop) {
   const auto costs = unit_cost.span("unit_cost", any);
   const auto vectors = order.span("order", any);
   const auto worths = worth.span("worth", vectors.size());

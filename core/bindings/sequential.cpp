@@ -16,10 +16,6 @@
 namespace placewright::bindings {
 namespace {
 
-using ShouldStop = std::optional<nb::typed<nb::callable, bool()>>;
-
-Stop::Ask asking(const ShouldStop& should_stop) { return should_stop ? asking_python(*should_stop) : asking_python(); }
-
 // Views of the arrays of Python's `Energy`, which it keeps alive.
 class BoundEnergy {
  public:
@@ -68,7 +64,7 @@ std::pair<double, bool> fuse(const BoundEnergy& energy, const In<double>& unary_
   const auto from = before.span("before", any);
   const sequential::Order order{from, after.span("after", from.size())};
   const auto labels = label.span("label", units);
-  Stop stop(asking(should_stop));
+  Stop stop(asking_python(should_stop));
   nb::gil_scoped_release released;
   const sequential::Fused fused = sequential::fuse(energy.view, unary, one, other, order, labels, stop);
   return {fused.bound, fused.is_exact};
@@ -93,7 +89,7 @@ sequential::MinimumCut minimum_cut(const In<std::int32_t>& tail, const In<std::i
 }
 
 bool run(sequential::MinimumCut& cut, const ShouldStop& should_stop) {
-  Stop stop(asking(should_stop));
+  Stop stop(asking_python(should_stop));
   nb::gil_scoped_release released;
   return cut.run(stop);
 }
@@ -118,7 +114,7 @@ double cheapest_set(sequential::DeviceShare& share, const In<double>& cost_s, co
                     const ShouldStop& should_stop) {
   const auto costs = cost_s.span("cost_s", share.n_units());
   const auto taken = is_taken.span("is_taken", share.n_units());
-  Stop stop(asking(should_stop));
+  Stop stop(asking_python(should_stop));
   nb::gil_scoped_release released;
   return share.cheapest_set(costs, taken, stop);
 }
@@ -130,13 +126,13 @@ sequential::MovableLabels movable_labels(const BoundEnergy& energy, const In<std
 }
 
 void descend(sequential::MovableLabels& labels, const ShouldStop& should_stop) {
-  Stop stop(asking(should_stop));
+  Stop stop(asking_python(should_stop));
   nb::gil_scoped_release released;
   labels.descend(stop);
 }
 
 bool repair(sequential::MovableLabels& labels, double price, const ShouldStop& should_stop) {
-  Stop stop(asking(should_stop));
+  Stop stop(asking_python(should_stop));
   nb::gil_scoped_release released;
   return labels.repair(price, stop);
 }
@@ -175,7 +171,7 @@ void mark_undominated(const In<std::int32_t>& state, const In<double>& memory_by
   const auto states = state.span("state", any);
   const auto bytes = memory_bytes.rows("memory_bytes", states.size(), any);
   const auto kept = is_kept.span("is_kept", states.size());
-  Stop stop(asking(should_stop));
+  Stop stop(asking_python(should_stop));
   nb::gil_scoped_release released;
   sequential::mark_undominated(states, bytes, kept, stop);
 }

@@ -1,5 +1,7 @@
 """Pipelines without contiguity: pricing and implications."""
 
+from collections.abc import Callable
+
 import numpy
 import numpy.typing
 
@@ -14,7 +16,7 @@ class Frontiers:
         Write the largest (price - multiplier * load) to be had from every state; return the first one's.
         """
 
-    def best_set(self, time_s: numpy.typing.NDArray[numpy.float64], price: numpy.typing.NDArray[numpy.float64], multipliers: numpy.typing.NDArray[numpy.float64], completions: numpy.typing.NDArray[numpy.float64], load_limit: float, floor: float, blur: float, most_labels: int, member: numpy.typing.NDArray[numpy.bool_], should_stop: object | None) -> tuple[bool, float, float]:
+    def best_set(self, time_s: numpy.typing.NDArray[numpy.float64], price: numpy.typing.NDArray[numpy.float64], multipliers: numpy.typing.NDArray[numpy.float64], completions: numpy.typing.NDArray[numpy.float64], load_limit: float, floor: float, blur: float, most_labels: int, member: numpy.typing.NDArray[numpy.bool_], should_stop: Callable[[], bool] | None) -> tuple[bool, float, float]:
         """Write the best set to member; return (complete, bound, worth)."""
 
 class PairFacts:

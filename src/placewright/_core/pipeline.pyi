@@ -1,5 +1,7 @@
 """Contiguous pipelines: ideals, and searches over them."""
 
+from collections.abc import Callable
+
 import numpy
 import numpy.typing
 
@@ -19,7 +21,7 @@ class IdealEnumeration:
 
     def __init__(self, successor_ptr: numpy.typing.NDArray[numpy.int64], successor: numpy.typing.NDArray[numpy.int64]) -> None: ...
 
-    def run(self, most: int, should_stop: object | None) -> str:
+    def run(self, most: int, should_stop: Callable[[], bool] | None) -> str:
         """
         Add levels until all units are in: "whole", or why not: "too_many_ideals", "timeout".
         """
@@ -42,7 +44,7 @@ class ThresholdSearch:
 
     def __init__(self, model: LoadModel, lattice: Lattice, n_vectors: int, option_shift: numpy.typing.NDArray[numpy.int64], option_allowed: numpy.typing.NDArray[numpy.uint64], hopeful: numpy.typing.NDArray[numpy.uint64], threshold_s: float, n_threads: int) -> None: ...
 
-    def expand(self, thread: int, first: int, end: int, step: int, should_stop: object | None) -> tuple[int, bool]:
+    def expand(self, thread: int, first: int, end: int, step: int, should_stop: Callable[[], bool] | None) -> tuple[int, bool]:
         """
         Expand every step-th ideal of a stretch; return the stages looked at, and whether it was stopped.
         """
@@ -62,7 +64,7 @@ def weigh(time_share: numpy.typing.NDArray[numpy.float64], memory_share: numpy.t
     Write the best prices of time and memory that raising those of overused kinds meets.
     """
 
-def clear_unaffordable(lattice: Lattice, unit_cost: numpy.typing.NDArray[numpy.float64], order: numpy.typing.NDArray[numpy.int64], worth: numpy.typing.NDArray[numpy.float64], masks: numpy.typing.NDArray[numpy.uint64], should_stop: object | None) -> bool:
+def clear_unaffordable(lattice: Lattice, unit_cost: numpy.typing.NDArray[numpy.float64], order: numpy.typing.NDArray[numpy.int64], worth: numpy.typing.NDArray[numpy.float64], masks: numpy.typing.NDArray[numpy.uint64], should_stop: Callable[[], bool] | None) -> bool:
     """
     Clear the vectors that cannot pay for the units outside an ideal; false if it was stopped.
     """
