@@ -82,14 +82,14 @@ class BoundIdeals {
   explicit BoundIdeals(const nb::dict& arrays) {
     Taken taken(arrays);
     view.parent = taken.short_numbers("parent", any);
-    view.last_unit = taken.short_numbers("last_unit", view.size());
-    view.edge_ptr = taken.numbers("edge_ptr", view.size() + 1);
+    view.last_unit = taken.short_numbers("last_unit", view.n_ideals());
+    view.edge_ptr = taken.numbers("edge_ptr", view.n_ideals() + 1);
     view.edge_unit = taken.short_numbers("edge_unit", any);
     view.edge_target = taken.short_numbers("edge_target", view.edge_unit.size());
     owners_ = std::move(taken).owners();
   }
 
-  calls::Ideals view;
+  pipeline::Lattice view;
 
  private:
   std::vector<nb::object> owners_;

@@ -25,12 +25,12 @@ class Reach {
 
 class FrontierFinder {
  public:
-  FrontierFinder(const Relaxed& relaxed, const Ideals& ideals, Span<const double> edge_s, Stop& stop)
+  FrontierFinder(const Relaxed& relaxed, const pipeline::Lattice& ideals, Span<const double> edge_s, Stop& stop)
       : p_(relaxed), ideals_(ideals), edge_s_(edge_s), reach_(relaxed, stop), inside_("inside", relaxed.n_units()) {}
 
   [[nodiscard]] std::optional<Frontiers> run(Stop& stop) {
     Frontiers found;
-    for (Index ideal = 0; ideal < ideals_.size(); ++ideal) {
+    for (Index ideal = 0; ideal < ideals_.n_ideals(); ++ideal) {
       if (stop.poll()) return std::nullopt;
       inside_.fill(0);
       ideals_.for_each_unit(ideal, [&](Index u) { inside_[u] = 1; });
@@ -68,7 +68,7 @@ class FrontierFinder {
   }
 
   const Relaxed& p_;
-  const Ideals& ideals_;
+  const pipeline::Lattice& ideals_;
   Span<const double> edge_s_;
   Reach reach_;
   Array<std::uint8_t> inside_;  // [units]: is it in the ideal?
@@ -76,8 +76,8 @@ class FrontierFinder {
 
 }  // namespace
 
-std::optional<Frontiers> find_frontiers(const Relaxed& relaxed, const Ideals& ideals, Span<const double> edge_s,
-                                        Stop& stop) {
+std::optional<Frontiers> find_frontiers(const Relaxed& relaxed, const pipeline::Lattice& ideals,
+                                        Span<const double> edge_s, Stop& stop) {
   return FrontierFinder(relaxed, ideals, edge_s, stop).run(stop);
 }
 

@@ -10,9 +10,9 @@
 #include <optional>
 #include <vector>
 
-#include "calls/ideals.h"
 #include "calls/relaxed.h"
 #include "kit/stop.h"
+#include "pipeline/lattice.h"
 
 namespace placewright::calls {
 
@@ -70,7 +70,7 @@ class Frontiers {
 };
 
 // The frontiers of all ideals, with the tails `edge_s` [edges]; nothing if one is too wide or the time is over.
-[[nodiscard]] std::optional<Frontiers> find_frontiers(const Relaxed& relaxed, const Ideals& ideals,
+[[nodiscard]] std::optional<Frontiers> find_frontiers(const Relaxed& relaxed, const pipeline::Lattice& ideals,
                                                       Span<const double> edge_s, Stop& stop);
 
 }  // namespace placewright::calls

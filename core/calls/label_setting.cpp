@@ -18,17 +18,18 @@ constexpr double same = 1e-13;  // labels this close, relative to the cutoff, ar
 
 class LabelSetting {
  public:
-  LabelSetting(const Relaxed& relaxed, const Ideals& ideals, const Frontiers& frontiers, const LabelQuestion& question)
+  LabelSetting(const Relaxed& relaxed, const pipeline::Lattice& ideals, const Frontiers& frontiers,
+               const LabelQuestion& question)
       : p_(relaxed),
         ideals_(ideals),
         frontiers_(frontiers),
         question_(question),
         no_ration_("no ration", relaxed.n_units()),
         ration_(question.ration.value_or(Ration{1.0, no_ration_.view(), infinity})),
-        store_(ideals.size(), frontiers.widest() + 1, question.width,
+        store_(ideals.n_ideals(), frontiers.widest() + 1, question.width,
                std::isfinite(question.cutoff) ? same * question.cutoff : 0.0, question.ration.has_value()),
         piece_(relaxed, ration_.per_piece, ration_.per_unit),
-        visited_for_("visited for", ideals.size(), none),
+        visited_for_("visited for", ideals.n_ideals(), none),
         end_of_("end_of", relaxed.n_units()),
         walk_("walk", relaxed.n_units() + 1),
         source_("source", frontiers.widest() + 1),
@@ -36,9 +37,9 @@ class LabelSetting {
 
   LabelAnswer run(Stop& stop) {
     Index done = 0;
-    while (done < ideals_.size() && expand(done, stop)) ++done;
-    const bool is_finished = done == ideals_.size();
-    const double least = least_rank(std::min(done, ideals_.size() - 1));
+    while (done < ideals_.n_ideals() && expand(done, stop)) ++done;
+    const bool is_finished = done == ideals_.n_ideals();
+    const double least = least_rank(std::min(done, ideals_.n_ideals() - 1));
     // Dropping a label for one that is later by a hair loses that hair at most once per unit.
     const double bound = std::min(question_.cutoff, least) * (1 - same * static_cast<double>(p_.n_units() + 10));
     auto solution = is_finished && least < question_.cutoff ? best_solution() : std::nullopt;
@@ -177,7 +178,7 @@ class LabelSetting {
   // The least rank of all labels from an ideal on.
   [[nodiscard]] double least_rank(Index first_ideal) const {
     double least = infinity;
-    for (Index ideal = first_ideal; ideal < ideals_.size(); ++ideal) {
+    for (Index ideal = first_ideal; ideal < ideals_.n_ideals(); ++ideal) {
       for (const LabelStore::Label& label : store_.of(ideal)) least = std::min(least, label.rank);
     }
     return least;
@@ -186,7 +187,7 @@ class LabelSetting {
   // The best label of the last ideal (the newest of equal ones), followed back to the root; nothing if a blended one is
   // met.
   [[nodiscard]] std::optional<LabelSolution> best_solution() const {
-    Index ideal = ideals_.size() - 1;
+    Index ideal = ideals_.n_ideals() - 1;
     const LabelStore::Label* label = nullptr;
     for (const LabelStore::Label& other : store_.of(ideal)) {
       if (label == nullptr || other.rank <= label->rank) label = &other;
@@ -215,7 +216,7 @@ class LabelSetting {
   }
 
   const Relaxed& p_;
-  const Ideals& ideals_;
+  const pipeline::Lattice& ideals_;
   const Frontiers& frontiers_;
   const LabelQuestion& question_;
   Array<double> no_ration_;
@@ -234,7 +235,7 @@ class LabelSetting {
 
 }  // namespace
 
-LabelAnswer solve_labels(const Relaxed& relaxed, const Ideals& ideals, const Frontiers& frontiers,
+LabelAnswer solve_labels(const Relaxed& relaxed, const pipeline::Lattice& ideals, const Frontiers& frontiers,
                          const LabelQuestion& question, Stop& stop) {
   return LabelSetting(relaxed, ideals, frontiers, question).run(stop);
 }

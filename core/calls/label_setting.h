@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "calls/frontiers.h"
-#include "calls/ideals.h"
 #include "calls/relaxed.h"
 #include "kit/stop.h"
+#include "pipeline/lattice.h"
 
 namespace placewright::calls {
 
@@ -50,7 +50,7 @@ struct LabelAnswer {
 };
 
 // Without a ration, fewer pieces are preferred where nothing else differs. A time that is over leaves a weaker bound.
-[[nodiscard]] LabelAnswer solve_labels(const Relaxed& relaxed, const Ideals& ideals, const Frontiers& frontiers,
-                                       const LabelQuestion& question, Stop& stop);
+[[nodiscard]] LabelAnswer solve_labels(const Relaxed& relaxed, const pipeline::Lattice& ideals,
+                                       const Frontiers& frontiers, const LabelQuestion& question, Stop& stop);
 
 }  // namespace placewright::calls

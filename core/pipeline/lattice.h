@@ -22,6 +22,12 @@ struct Lattice {
 
   [[nodiscard]] Index n_ideals() const { return parent.size(); }
 
+  // Calls `visit(unit)` for all units of an ideal, in falling order.
+  template <class Visit>
+  void for_each_unit(Index ideal, Visit visit) const {
+    for (Index i = ideal; i > 0; i = parent[i]) visit(static_cast<Index>(last_unit[i]));
+  }
+
   // Writes the units of `larger` that are not in `smaller` in falling order and returns their number, or none if
   // `smaller` is not a part of `larger`.
   [[nodiscard]] Index difference(Index smaller, Index larger, Array<std::int64_t>& units) const {
